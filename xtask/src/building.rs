@@ -1,8 +1,9 @@
 //! `make bench-building BASE=COMMIT`: what building the command costs, beside a commit of the past.
 //!
-//! Both are built from nothing and once more after a change of `ufs`, each in a work tree and a target folder of its own below
-//! `target/building`, by `cargo build --release` as the README says. Times of the processor are more reliable than the
-//! clock's where the machine is shared. Writes docs/results/building.md.
+//! Both are built from nothing and once more after a change of `ufs`, each in a work tree and a
+//! target folder of its own below `target/building`, by `cargo build --release` as the README says.
+//! Times of the processor are more reliable than the clock's where the machine is shared. Writes
+//! docs/results/building.md.
 
 use std::fmt::Write as _;
 use std::fs;

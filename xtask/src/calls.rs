@@ -1,5 +1,5 @@
-//! `make bench-calls`: the cost of ways to record a program's system calls, on the same work by turns. As root; ways whose program
-//! is missing are left out.
+//! `make bench-calls`: the cost of ways to record a program's system calls, on the same work by
+//! turns. As root; ways whose program is missing are left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,8 +11,9 @@ use crate::mounts::median;
 /// The calls that `ordo trace run --calls` records.
 const CALLS: &str = "openat,close,write,pwrite64,writev,pwritev,lseek,ftruncate,truncate,fallocate,fsync,fdatasync,sync_file_range,msync,sync,syncfs,renameat,renameat2,linkat,symlinkat,unlinkat,mkdirat,copy_file_range,sendfile,chdir,fchdir,read,pread64,readv,preadv";
 
-/// A library for `LD_PRELOAD` that notes each call about a file: its number, file, length and times. It is as cheap as one can be:
-/// a record of 40 bytes in a buffer that is written when it is full.
+/// A library for `LD_PRELOAD` that notes each call about a file: its number, file, length and
+/// times. It is as cheap as one can be: a record of 40 bytes in a buffer that is written when it is
+/// full.
 const PRELOAD: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -83,7 +84,8 @@ const WORKS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// A way to record: name, the program that it needs, and the words before a command. `$D` is a folder for its output.
+/// A way to record: name, the program that it needs, and the words before a command. `$D` is a
+/// folder for its output.
 struct Way {
     name: &'static str,
     needs: &'static str,

@@ -1,11 +1,14 @@
-//! `cargo xtask campaign`: the page of a long search for broken promises, from the results in `target/campaign`.
+//! `cargo xtask campaign`: the page of a long search for broken promises, from the results in
+//! `target/campaign`.
 //!
-//! `make crash-campaign` leaves a file of results for each system and workload, `long-SYSTEM-WORKLOAD.json`, and beside
-//! it `.commit`, the commit of the program that wrote it, and `.seconds`. The counts go into a table,
-//! `docs/results/campaign.tsv`, one line for each system and workload. A search takes hours, so it may be made in parts
-//! and on several machines: a line stays until the same system and workload are searched again. The page,
-//! `docs/results/crash.md`, has one section that is written from the table. Everything else on the page stays as it is. Results of
-//! searches with a rule switched off, if there are any, go to a page of their own ([`mutants`]).
+//! `make crash-campaign` leaves a file of results for each system and workload,
+//! `long-SYSTEM-WORKLOAD.json`, and beside it `.commit`, the commit of the program that wrote it,
+//! and `.seconds`. The counts go into a table, `docs/results/campaign.tsv`, one line for each
+//! system and workload. A search takes hours, so it may be made in parts and on several machines: a
+//! line stays until the same system and workload are searched again. The page,
+//! `docs/results/crash.md`, has one section that is written from the table. Everything else on the
+//! page stays as it is. Results of searches with a rule switched off, if there are any, go to a
+//! page of their own ([`mutants`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -61,7 +64,8 @@ pub fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// The parts of earlier searches, where no newer one has the same system and workload, and the newer ones; sorted.
+/// The parts of earlier searches, where no newer one has the same system and workload, and the
+/// newer ones; sorted.
 fn merge(earlier: Vec<Part>, newer: Vec<Part>) -> Vec<Part> {
     let key = |part: &Part| (part.system.clone(), part.workload.clone());
     let mut all: BTreeMap<_, _> = earlier.into_iter().map(|part| (key(&part), part)).collect();
@@ -248,8 +252,8 @@ fn replace(page: &str, section: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A second writing of the page leaves it as it is, and no other section changes. Would catch a campaign that
-    /// removes what earlier ones have found.
+    /// A second writing of the page leaves it as it is, and no other section changes. Would catch a
+    /// campaign that removes what earlier ones have found.
     #[test]
     fn the_section_is_replaced_and_the_rest_of_the_page_stays() {
         let results = serde_json::json!({ "rows": [
@@ -274,8 +278,8 @@ mod tests {
         );
     }
 
-    /// A newer search of one workload replaces that line of the table and leaves the others. Would catch a second part
-    /// of the search that forgets the first, or counts the same states twice.
+    /// A newer search of one workload replaces that line of the table and leaves the others. Would
+    /// catch a second part of the search that forgets the first, or counts the same states twice.
     #[test]
     fn the_table_keeps_what_was_not_searched_again() {
         let line = |workload: &str, states: u64, commit: &str| {

@@ -10,8 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Each folder of `crates/`, lowest first, with the folders or single crates that its crates may use besides those of
-/// the folder itself. Witnesses share nothing with the file systems that they judge.
+/// Each folder of `crates/`, lowest first, with the folders or single crates that its crates may
+/// use besides those of the folder itself. Witnesses share nothing with the file systems that they
+/// judge.
 const FOLDERS: [(&str, &[&str]); 7] = [
     ("base", &[]),
     ("core", &["base"]),
@@ -52,8 +53,8 @@ const STRANGERS: [(&str, &[&str]); 22] = [
     ("cli", &["cache", "ordering", "ufs", "ffs", "lfs", "dualfs", "bgfsck"]),
 ];
 
-/// The crates whose sources may name the ordering or the layout of another crate: those that put systems together, and
-/// the fuzz targets, which work on one file system each.
+/// The crates whose sources may name the ordering or the layout of another crate: those that put
+/// systems together, and the fuzz targets, which work on one file system each.
 const ASSEMBLERS: [&str; 3] = ["shell/systems", "shell/bench/src/bin", "dev/fuzzing"];
 
 /// The manifests of the workspace: each crate with its folder and the crates of Ordo that it uses.
@@ -198,7 +199,8 @@ mod tests {
         crates.faults()
     }
 
-    /// A crate that reaches over its folder is found, also through another crate; tests may use what they like.
+    /// A crate that reaches over its folder is found, also through another crate; tests may use
+    /// what they like.
     #[test]
     fn crossed_layers_are_found() {
         let ffs = ("core/ffs", "ordering block");
@@ -217,7 +219,8 @@ mod tests {
         assert_eq!(crates(&[block, ordering, ffs, ("judge/bgfsck", "ffs")]), [""; 0]);
     }
 
-    /// The types of orderings and layouts are known from their implementations, and are found elsewhere.
+    /// The types of orderings and layouts are known from their implementations, and are found
+    /// elsewhere.
     #[test]
     fn types_stay_home() {
         let mut kinds = Kinds::default();

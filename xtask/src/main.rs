@@ -1,11 +1,15 @@
-//! Project tasks. `cargo xtask tidy` checks the style that no other tool does; `cargo xtask building COMMIT` measures
-//! builds; `cargo xtask calls` measures what recording system calls costs; `cargo xtask campaign` writes the pages of a crash campaign; `cargo xtask mounts ORDO` measures mounts, `cargo
-//! xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask qemu-pressure ORDO` has them in a guest that is
-//! short of memory; `cargo xtask qemu ORDO`, `cargo xtask qemu-logs ORDO`, `cargo xtask qemu-sources ORDO` and `cargo xtask qemu-infer ORDO` watch file systems of a kernel in QEMU.
+//! Project tasks. `cargo xtask tidy` checks the style that no other tool does, and with `--wrap`
+//! wraps comments; `cargo xtask building COMMIT` measures builds; `cargo xtask calls` measures what
+//! recording system calls costs; `cargo xtask campaign` writes the pages of a crash campaign;
+//! `cargo xtask mounts ORDO` measures mounts, `cargo xtask xfstests ORDO` tries the generic tests
+//! of xfstests on them, `cargo xtask qemu-pressure ORDO` has them in a guest that is short of
+//! memory; `cargo xtask qemu ORDO`, `cargo xtask qemu-logs ORDO`, `cargo xtask qemu-sources ORDO`
+//! and `cargo xtask qemu-infer ORDO` watch file systems of a kernel in QEMU.
 
 mod building;
 mod calls;
 mod campaign;
+mod commits;
 mod layers;
 mod mounts;
 mod mutants;
@@ -14,6 +18,7 @@ mod papers;
 mod qemu;
 mod sources;
 mod tidy;
+mod wrap;
 mod xfstests;
 
 use std::process::ExitCode;
@@ -21,6 +26,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("tidy") => {
+            if std::env::args().nth(2).as_deref() == Some("--wrap") {
+                return status(tidy::wrap_all(&tidy::root()));
+            }
             let faults = tidy::check(&tidy::root());
             for fault in &faults {
                 println!("{fault}");
@@ -61,7 +69,7 @@ fn main() -> ExitCode {
         }
         _ => {
             println!(
-                "usage: cargo xtask tidy | building COMMIT | calls | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-pressure ORDO | qemu-sources ORDO | qemu-infer ORDO"
+                "usage: cargo xtask tidy [--wrap] | building COMMIT | calls | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-pressure ORDO | qemu-sources ORDO | qemu-infer ORDO"
             );
             ExitCode::from(2)
         }

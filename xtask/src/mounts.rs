@@ -1,14 +1,15 @@
 //! `make bench-mount`: mounts side by side, on the same disk, in one run.
 //!
-//! Every contestant gets the same work from the same program, one round of each by turns, so that other work on
-//! the machine slows all of them alike. The medians of the rounds are compared. "Cold" means that the file
-//! system was unmounted and mounted again, and that the kernel has dropped the image from its cache. Client and
-//! server are pinned to the processors in `PIN`; the default is all of them. `ROUNDS`, `FILES` and `MIB` change
-//! the amount of work. `HALT_POLL` sets for how many nanoseconds a virtual machine's idle processor polls before it halts; the page
-//! is then another one. `ONLY` selects contestants by parts of their names or, after `=`,
-//! by their names, with `;` between them; then nothing is written, unless `RESULTS` names a file of earlier figures, to
-//! which the new ones are added, so that a run can be made in parts. The part of the page below `## By
-//! hand` stays as it is.
+//! Every contestant gets the same work from the same program, one round of each by turns, so that
+//! other work on the machine slows all of them alike. The medians of the rounds are compared.
+//! "Cold" means that the file system was unmounted and mounted again, and that the kernel has
+//! dropped the image from its cache. Client and server are pinned to the processors in `PIN`; the
+//! default is all of them. `ROUNDS`, `FILES` and `MIB` change the amount of work. `HALT_POLL` sets
+//! for how many nanoseconds a virtual machine's idle processor polls before it halts; the page is
+//! then another one. `ONLY` selects contestants by parts of their names or, after `=`, by their
+//! names, with `;` between them; then nothing is written, unless `RESULTS` names a file of earlier
+//! figures, to which the new ones are added, so that a run can be made in parts. The part of the
+//! page below `## By hand` stays as it is.
 
 mod programs;
 
@@ -21,7 +22,8 @@ use std::time::Instant;
 
 use programs::PROGRAMS;
 
-/// The measurements by this program: name, unit, and whether less is better. Those of [`PROGRAMS`] follow.
+/// The measurements by this program: name, unit, and whether less is better. Those of [`PROGRAMS`]
+/// follow.
 const OWN_WORK: [(&str, &str, bool); 9] = [
     ("create empty files", "µs each", true),
     ("create empty files, two clients at a time", "µs each", true),
@@ -40,8 +42,8 @@ fn work() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
     OWN_WORK.into_iter().chain(programs)
 }
 
-/// A contestant: the shell lines that make, mount and unmount it. `$D` is its folder, `$M` its mount point,
-/// `$P` the command that pins a server.
+/// A contestant: the shell lines that make, mount and unmount it. `$D` is its folder, `$M` its
+/// mount point, `$P` the command that pins a server.
 struct Contestant {
     name: &'static str,
     make: String,
@@ -54,7 +56,8 @@ struct Contestant {
 /// The heading of the part of the page that people write and that is kept.
 const BY_HAND: &str = "## Notes on the run";
 
-/// Makes the kernel drop an image from its cache. The unmount drops everything about the mount itself.
+/// Makes the kernel drop an image from its cache. The unmount drops everything about the mount
+/// itself.
 const FORGET: &str = "{ [ ! -f $D/image ] || \
      dd of=$D/image oflag=nocache conv=notrunc,fdatasync count=0 status=none; }";
 
@@ -133,7 +136,8 @@ fn is_chosen(c: &Contestant) -> bool {
 /// The figures of each contestant and measurement.
 type Figures = Vec<Vec<Vec<f64>>>;
 
-/// The figures of earlier runs in a file: lines of contestant, measurement and figure, with tabs between them.
+/// The figures of earlier runs in a file: lines of contestant, measurement and figure, with tabs
+/// between them.
 fn read_figures(file: &Path, all: &[Contestant]) -> Figures {
     let mut figures = vec![vec![Vec::new(); work().count()]; all.len()];
     for line in fs::read_to_string(file).unwrap_or_default().lines() {
@@ -430,8 +434,8 @@ fn page(
     out
 }
 
-/// The file systems of [`verdicts`], each with the most times that it may be faster; infinite where that is no goal. Of
-/// several contestants the faster one counts.
+/// The file systems of [`verdicts`], each with the most times that it may be faster; infinite where
+/// that is no goal. Of several contestants the faster one counts.
 const GOALS: [(&[&str], &str, f64); 4] = [
     (&[YARDSTICK, UNCACHED], "the faster passthrough_ll", 1.1),
     (&["ntfs-3g"], "ntfs-3g", 1.0),
@@ -439,8 +443,8 @@ const GOALS: [(&[&str], &str, f64); 4] = [
     (&[EXT4], "ext4", f64::INFINITY),
 ];
 
-/// Goals of single measurements: words of its name, the ordering or none for every, the file system, and the most
-/// times that it may be faster.
+/// Goals of single measurements: words of its name, the ordering or none for every, the file
+/// system, and the most times that it may be faster.
 const OWN_GOALS: [(&str, &str, &str, f64); 7] = [
     // An fsync on tmpfs does nothing.
     ("SQLite", "", "the faster passthrough_ll", f64::INFINITY),

@@ -1,9 +1,11 @@
-//! The page of the rules that were switched off: for each rule of a system and each geometry, the number of states that were judged
-//! until a promise was broken.
+//! The page of the rules that were switched off: for each rule of a system and each geometry, the
+//! number of states that were judged until a promise was broken.
 //!
-//! `make crash-mutants` leaves the rows of `ordo crash mutants --json` in `target/campaign/mutants-SYSTEM.json`, and beside them
-//! `.commit`, the commit of the program. [`write`] puts them into `docs/results/mutants.tsv`, one line for each system, rule and
-//! geometry, and writes `docs/results/mutants.md` from the table. A line stays until the same search is made again.
+//! `make crash-mutants` leaves the rows of `ordo crash mutants --json` in
+//! `target/campaign/mutants-SYSTEM.json`, and beside them `.commit`, the commit of the program.
+//! [`write`] puts them into `docs/results/mutants.tsv`, one line for each system, rule and
+//! geometry, and writes `docs/results/mutants.md` from the table. A line stays until the same
+//! search is made again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -233,8 +235,9 @@ mod tests {
 
     const PAPERS: &str = "| what | `code` | `JournalRules::LAND` | `test_b`, `test_a` | |\n| x | y | `ISLAND` | `test_c` | |\n";
 
-    /// The page shows what was found and what was not, and says so where a search took more states than the tests take.
-    /// Would catch a page on which a rule that nothing finds looks as if it were found.
+    /// The page shows what was found and what was not, and says so where a search took more states
+    /// than the tests take. Would catch a page on which a rule that nothing finds looks as if it
+    /// were found.
     #[test]
     fn the_page_tells_found_from_not_found() {
         let all: BTreeMap<Key, Search> = rows_of(&rows(), "abc").into_iter().collect();
@@ -253,8 +256,8 @@ mod tests {
         assert!(page.contains("With all rules on, no promise is broken."), "{page}");
     }
 
-    /// A promise that is broken with all rules on is a defect of the system, and the page begins no sentence as loudly as that
-    /// one. Would catch a page on which it is one number among many.
+    /// A promise that is broken with all rules on is a defect of the system, and the page begins no
+    /// sentence as loudly as that one. Would catch a page on which it is one number among many.
     #[test]
     fn the_page_says_that_the_system_itself_is_unsound() {
         let mut rows = rows();
@@ -265,8 +268,8 @@ mod tests {
         assert!(page.contains(words), "{page}");
     }
 
-    /// The table gives back what was put into it, and a line of another form is refused. Would catch a search that is lost
-    /// when another system is searched later.
+    /// The table gives back what was put into it, and a line of another form is refused. Would
+    /// catch a search that is lost when another system is searched later.
     #[test]
     fn the_table_keeps_every_search() {
         let all: BTreeMap<Key, Search> = rows_of(&rows(), "abc").into_iter().collect();

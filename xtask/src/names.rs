@@ -1,7 +1,8 @@
-//! A check of names: words that the code has given up for those of the field, and public types of one name.
+//! A check of names: words that the code has given up for those of the field, and public types of
+//! one name.
 //!
-//! Both rules look at code alone, not at comments and strings: `retired` at identifiers and their parts, [`Types`]
-//! at definitions that begin a line.
+//! Both rules look at code alone, not at comments and strings: `retired` at identifiers and their
+//! parts, [`Types`] at definitions that begin a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +50,8 @@ const RETIRED: [(&str, &str); 40] = [
     ("zombies", "pinned_ranges"),
 ];
 
-/// Words that no part of an identifier may be, as in `is_vague` or `KeeperState`, each with the field's word.
+/// Words that no part of an identifier may be, as in `is_vague` or `KeeperState`, each with the
+/// field's word.
 const RETIRED_PARTS: [(&str, &str); 24] = [
     ("abreast", "buffer_unordered"),
     ("books", "state, allocation"),
@@ -80,8 +82,8 @@ const RETIRED_PARTS: [(&str, &str); 24] = [
 /// Types of which each file system or log has one of its own; users name them with its crate.
 const OF_EACH: [&str; 3] = ["MkfsError", "MkfsOptions", "MountOptions"];
 
-/// Crates whose public types may have names of other crates: `format` has a module for each on-disk format, and
-/// nothing uses the types of the others.
+/// Crates whose public types may have names of other crates: `format` has a module for each on-disk
+/// format, and nothing uses the types of the others.
 const EXEMPT: [&str; 4] = ["cli", "format", "fuzzing", "testkit"];
 
 /// The parts of an identifier, in lower case: `is`, `vague` of `is_vague` and of `IsVague`.
@@ -129,7 +131,8 @@ pub fn retired(name: &str, text: &str) -> Vec<String> {
 pub struct Types(BTreeMap<String, BTreeSet<String>>);
 
 impl Types {
-    /// Reads the definitions of a file. Tests, examples and programs have none that others could confuse.
+    /// Reads the definitions of a file. Tests, examples and programs have none that others could
+    /// confuse.
     pub fn read(&mut self, name: &str, text: &str) {
         let path = name.strip_prefix("crates/").and_then(|path| path.split_once('/'));
         let Some((_folder, path)) = path else { return };
@@ -223,8 +226,9 @@ fn skipped(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A retired word is a fault as an identifier, and neither in prose nor in a string. A part of a
-    /// longer word is a fault if it is in the second list. Would catch a rule that reads comments, or one that stops behind a quotation mark.
+    /// A retired word is a fault as an identifier, and neither in prose nor in a string. A part of
+    /// a longer word is a fault if it is in the second list. Would catch a rule that reads
+    /// comments, or one that stops behind a quotation mark.
     #[test]
     fn a_retired_word_is_a_fault_in_code_alone() {
         let faults = |text: &str| retired("crates/core/a/src/b.rs", text).len();
@@ -252,8 +256,8 @@ mod tests {
         assert_eq!(retired("xtask/src/names.rs", "let room = 1;\n").len(), 0);
     }
 
-    /// Two public types of one name in libraries are a fault. Private ones, those of tests and of `format`, and
-    /// those of which each file system has its own, are none.
+    /// Two public types of one name in libraries are a fault. Private ones, those of tests and of
+    /// `format`, and those of which each file system has its own, are none.
     #[test]
     fn two_public_types_of_one_name_are_a_fault() {
         let faults = |first: (&str, &str), second: (&str, &str)| {

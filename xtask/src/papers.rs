@@ -1,5 +1,5 @@
-//! A check of `docs/papers.md`, which leads from a rule of a paper to its code, its test and its figure: all of
-//! them must exist.
+//! A check of `docs/papers.md`, which leads from a rule of a paper to its code, its test and its
+//! figure: all of them must exist.
 //!
 //! Every text in backquotes is a name, and what it names follows from its column and its form:
 //!
@@ -13,8 +13,9 @@
 //! | `module::Type::member`, or part of that | exactly one item, as a search of the sources finds it |
 //! | any other word, with its parts between `:`, `,` and `=` | a string literal of the sources |
 //!
-//! Every rule of [`RULES`] is on the page. Links lead to files and headings that exist. Tables have at most
-//! [`COLUMNS_MAX`] columns, and no row without code, a test, or a word about why there is none.
+//! Every rule of [`RULES`] is on the page. Links lead to files and headings that exist. Tables have
+//! at most [`COLUMNS_MAX`] columns, and no row without code, a test, or a word about why there is
+//! none.
 
 use std::fs;
 use std::path::Path;
@@ -224,7 +225,8 @@ mod tests {
         assert_eq!(checker(&root).faults(page), Vec::<String>::new());
     }
 
-    /// Each form of a wrong name, link or table is one fault. Would catch a form that is not checked.
+    /// Each form of a wrong name, link or table is one fault. Would catch a form that is not
+    /// checked.
     #[test]
     fn each_wrong_name_is_a_fault() {
         let test = "| Test that fails |\n|---|\n";
@@ -259,7 +261,8 @@ mod tests {
         }
     }
 
-    /// A rule that the page leaves out is a fault. Would catch a new switch that is missing on the page.
+    /// A rule that the page leaves out is a fault. Would catch a new switch that is missing on the
+    /// page.
     #[test]
     fn a_rule_that_is_left_out_is_a_fault() {
         let root = crate::tidy::root();

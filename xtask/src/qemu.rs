@@ -1,9 +1,11 @@
-//! `make test-qemu`: JFS and ReiserFS of a real kernel in QEMU, their disk served and watched by Ordo over NBD.
+//! `make test-qemu`: JFS and ReiserFS of a real kernel in QEMU, their disk served and watched by
+//! Ordo over NBD.
 //!
-//! `KERNEL` names a folder with an unpacked Debian kernel: `boot/vmlinuz-*` and `lib/modules/*`. Each try has a
-//! new image. The guest mounts it, works in it, unmounts it, mounts it again and compares all contents. Ordo's
-//! analysis of the requests must be right, and the file system's own check afterwards must have no findings.
-//! The machine is emulated in software, without KVM. Logs stay in `target/qemu`.
+//! `KERNEL` names a folder with an unpacked Debian kernel: `boot/vmlinuz-*` and `lib/modules/*`.
+//! Each try has a new image. The guest mounts it, works in it, unmounts it, mounts it again and
+//! compares all contents. Ordo's analysis of the requests must be right, and the file system's own
+//! check afterwards must have no findings. The machine is emulated in software, without KVM. Logs
+//! stay in `target/qemu`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -50,8 +52,8 @@ struct Try {
 
 /// The shell lines of mkfs. The image is appended.
 const MAKE_JFS: &str = "mkfs.jfs -q";
-/// ReiserFS's programs end with sync(2), which waits for every disk of the machine. This library prevents that, if it is
-/// installed.
+/// ReiserFS's programs end with sync(2), which waits for every disk of the machine. This library
+/// prevents that, if it is installed.
 const MAKE_REISERFS: &str = "LD_PRELOAD=libeatmydata.so mkreiserfs -q -f -f";
 
 const fn reiserfs(options: &'static str, journaled_data: bool) -> Try {
@@ -124,7 +126,8 @@ struct Prepared {
     folder: PathBuf,
 }
 
-/// Prepares the guests of a make target; `None` if something is missing, after a message that says what.
+/// Prepares the guests of a make target; `None` if something is missing, after a message that says
+/// what.
 ///
 /// # Errors
 /// Ordo or the kernel cannot be read, or the folder cannot be made.
@@ -221,8 +224,8 @@ impl Default for Guest<'_> {
     }
 }
 
-/// Starts a guest whose disk is `image`, and ends it at its time limit if it has not ended. Its console goes to
-/// `serial`; the output is that of `ordo trace serve`.
+/// Starts a guest whose disk is `image`, and ends it at its time limit if it has not ended. Its
+/// console goes to `serial`; the output is that of `ordo trace serve`.
 fn emulate(
     ordo: &Path,
     kernel: &Kernel,
@@ -359,8 +362,8 @@ fn shell(script: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// A right analysis passes, and each planted fault is reported once. Would catch a target that accepts any
-    /// analysis.
+    /// A right analysis passes, and each planted fault is reported once. Would catch a target that
+    /// accepts any analysis.
     #[test]
     fn each_planted_fault_is_reported_once() {
         let sound = serde_json::json!({

@@ -1,7 +1,7 @@
 //! Names in the workspace's sources: items, members of types, tests, texts.
 //!
-//! The sources are formatted, so a block ends with a brace at the depth of its first line, and a definition begins its
-//! line. That is enough to find names without a parser.
+//! The sources are formatted, so a block ends with a brace at the depth of its first line, and a
+//! definition begins its line. That is enough to find names without a parser.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -75,8 +75,8 @@ impl Sources {
         }
     }
 
-    /// The reason why a Rust path, `module::Type::member` or less, does not lead to exactly one place, if there
-    /// is one.
+    /// The reason why a Rust path, `module::Type::member` or less, does not lead to exactly one
+    /// place, if there is one.
     pub fn item_fault(&self, name: &str) -> Option<String> {
         let mut segments: Vec<&str> = name.split("::").collect();
         let last = segments.pop()?;
@@ -107,7 +107,8 @@ impl Sources {
         }
     }
 
-    /// The files in which a type has a member: those that define the type, otherwise those that implement it.
+    /// The files in which a type has a member: those that define the type, otherwise those that
+    /// implement it.
     fn members<'s>(&'s self, owner: &'s str, member: &'s str) -> impl Iterator<Item = &'s File> {
         let has = |implemented: bool| {
             let of = move |file: &&File| has_member(&file.text, (owner, implemented), member);
@@ -159,8 +160,8 @@ impl Sources {
         })
     }
 
-    /// Whether a command has this name, which clap derives from a variant of an enum whose name ends in
-    /// `Command`.
+    /// Whether a command has this name, which clap derives from a variant of an enum whose name
+    /// ends in `Command`.
     pub fn has_command(&self, name: &str) -> bool {
         let mut letters = name.chars();
         let first = letters.next().map(|c| c.to_ascii_uppercase());
@@ -246,7 +247,8 @@ fn field(line: &str) -> Option<&str> {
     (!name.is_empty() && (is_field || is_variant)).then_some(name)
 }
 
-/// Whether a type has a member in a text: in its definition, or in an `impl` if it is `implemented`.
+/// Whether a type has a member in a text: in its definition, or in an `impl` if it is
+/// `implemented`.
 fn has_member(text: &str, (owner, is_implemented): (&str, bool), member: &str) -> bool {
     let opens = |line: &str| match is_implemented {
         true => implemented(line) == Some(owner),
@@ -291,8 +293,8 @@ mod tests {
         sources
     }
 
-    /// Names are found where they are and nowhere else. Would catch a member that is found outside of its type,
-    /// and a name of several things that passes for one.
+    /// Names are found where they are and nowhere else. Would catch a member that is found outside
+    /// of its type, and a name of several things that passes for one.
     #[test]
     fn names_are_found_in_their_places() {
         let s = sources();
@@ -307,8 +309,8 @@ mod tests {
         assert!(s.item_fault("alone").is_some_and(|fault| fault.contains("crates/b/src/lib.rs")));
     }
 
-    /// A test is an item with the attribute, and there is one of each name. Would catch a function that passes
-    /// for a test.
+    /// A test is an item with the attribute, and there is one of each name. Would catch a function
+    /// that passes for a test.
     #[test]
     fn tests_are_distinguished_from_functions() {
         let s = sources();
@@ -317,7 +319,8 @@ mod tests {
         assert!(s.test_fault("twice").is_some_and(|fault| fault.contains("more.rs")));
     }
 
-    /// The command line is known: options with a long name, commands, and words that are only values.
+    /// The command line is known: options with a long name, commands, and words that are only
+    /// values.
     #[test]
     fn the_command_line_is_known() {
         let s = sources();

@@ -1,10 +1,12 @@
-//! A check of style: sizes, layers, words, names ([`crate::names`]), the names of `docs/papers.md`. `docs/style.md` gives the reasons.
+//! A check of style: sizes, layers, words, names ([`crate::names`]), the names of `docs/papers.md`.
+//! `docs/style.md` gives the reasons.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::layers::{Crates, Kinds};
 use crate::names::{self, Types};
+use crate::wrap;
 
 /// The most lines of a file.
 const FILE_MAX: usize = 700;
@@ -40,6 +42,10 @@ pub fn check(root: &Path) -> Vec<String> {
             sizes(&name, &text, &mut faults);
             words(&name, &text, &mut faults);
             headless(&name, &text, &mut faults);
+            let wide = wrap::wide(&text).into_iter();
+            faults.extend(wide.map(|line| {
+                format!("{name}:{line}: a comment of more than 100 columns: tidy --wrap")
+            }));
             faults.extend(names::retired(&name, &text));
             types.read(&name, &text);
             let code = names::code(&text);
@@ -53,7 +59,28 @@ pub fn check(root: &Path) -> Vec<String> {
     faults.extend(sources.iter().flat_map(|(name, code)| kinds.faults(name, code)));
     faults.extend(types.faults());
     faults.extend(crate::papers::check(root));
+    faults.extend(crate::commits::check(root));
     faults
+}
+
+/// Wraps the comments of all sources.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn wrap_all(root: &Path) -> Result<(), String> {
+    let mut files = Vec::new();
+    for top in ["crates", "xtask", "fuzz"] {
+        collect(&root.join(top), &mut files);
+    }
+    for file in files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs")) {
+        let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+        let text = fs::read_to_string(file).map_err(failed)?;
+        let wrapped = wrap::wrap(&text);
+        if wrapped != text {
+            fs::write(file, wrapped).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// The Rust sources and manifests below a folder.

@@ -1,10 +1,11 @@
 //! `make test-xfstests`: the generic tests of xfstests on mounts of two loop devices.
 //!
-//! `XFSTESTS` names a built tree of xfstests. During the run `/sbin` has a `mkfs.ordo`, a `mount.ordo` and a
-//! `fsck.ordo`, so each test has a new file system, and a full check follows it. `TESTS` names tests to run
-//! instead of those listed here. `ORDERINGS` selects orderings, and `SECONDS` is the time limit of a test. `RESULTS`
-//! names a file of earlier outcomes, which new ones replace, so that a run can be made in parts. The page is written
-//! when every listed test has an outcome under every ordering. A failure must be explained here, or the run fails.
+//! `XFSTESTS` names a built tree of xfstests. During the run `/sbin` has a `mkfs.ordo`, a
+//! `mount.ordo` and a `fsck.ordo`, so each test has a new file system, and a full check follows it.
+//! `TESTS` names tests to run instead of those listed here. `ORDERINGS` selects orderings, and
+//! `SECONDS` is the time limit of a test. `RESULTS` names a file of earlier outcomes, which new
+//! ones replace, so that a run can be made in parts. The page is written when every listed test has
+//! an outcome under every ordering. A failure must be explained here, or the run fails.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -43,10 +44,10 @@ const EXPLAINED: &[(&str, &str)] = &[
     ("generic/564", LIMITS),
 ];
 
-/// The generic tests that are run: those of names, attributes, contents, times, locks, `mmap`, direct and
-/// asynchronous I/O, several programs at once. Tests of features that UFS lacks (reflinks, collapsed ranges,
-/// quotas, encryption) are left out, and so are those that need device-mapper, or the file system's name in a
-/// list of xfstests' own.
+/// The generic tests that are run: those of names, attributes, contents, times, locks, `mmap`,
+/// direct and asynchronous I/O, several programs at once. Tests of features that UFS lacks
+/// (reflinks, collapsed ranges, quotas, encryption) are left out, and so are those that need
+/// device-mapper, or the file system's name in a list of xfstests' own.
 const LISTED: &str = "\
     001 002 003 005 006 007 010 011 013 020 023 024 025 028 029 030 035 037 053 062 067 069 070 074 075 078 079 080 \
     084 086 087 088 089 091 097 098 099 103 105 109 112 113 120 123 124 126 128 129 130 131 132 133 135 141 169 184 \

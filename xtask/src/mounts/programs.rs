@@ -7,7 +7,8 @@ use std::time::Instant;
 /// A measurement by a shell script. `$M` is the mount point.
 pub struct Program {
     pub name: &'static str,
-    /// The unit of the number that the script prints; where that is seconds, its time is taken instead.
+    /// The unit of the number that the script prints; where that is seconds, its time is taken
+    /// instead.
     pub unit: &'static str,
     /// The command that the machine must have.
     needs: &'static str,

@@ -1,4 +1,5 @@
-//! The files that a guest boots: a kernel from its package, and an archive with BusyBox, modules and the work.
+//! The files that a guest boots: a kernel from its package, and an archive with BusyBox, modules
+//! and the work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ pub const AT_THE_END: &str = "all is as it was written";
 /// The modules for the disk. Modules on which these depend come before them.
 const DISK: [&str; 2] = ["virtio_pci", "virtio_blk"];
 
-/// The first program of the guest. The first command of the work that fails ends it; the guest ends in any
-/// case.
+/// The first program of the guest. The first command of the work that fails ends it; the guest ends
+/// in any case.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -77,8 +78,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Unpacks the compressed kernel of `boot/vmlinuz-*` into `folder`. Linux, Documentation/arch/x86/boot.rst,
-    /// describes its place.
+    /// Unpacks the compressed kernel of `boot/vmlinuz-*` into `folder`. Linux,
+    /// Documentation/arch/x86/boot.rst, describes its place.
     ///
     /// # Errors
     /// There is no kernel, or its compression is not known.
@@ -111,8 +112,8 @@ impl Kernel {
         Ok(Kernel { release, image, modules })
     }
 
-    /// An initramfs (Linux, Documentation/driver-api/early-userspace/buffer-format.rst) with these `modules` besides
-    /// the disk's and the file system's, and these `extra` files by their paths.
+    /// An initramfs (Linux, Documentation/driver-api/early-userspace/buffer-format.rst) with these
+    /// `modules` besides the disk's and the file system's, and these `extra` files by their paths.
     ///
     /// # Errors
     /// A module is missing.
@@ -167,7 +168,8 @@ fn payload(kernel: &[u8]) -> Option<(&'static str, &[u8])> {
     }
 }
 
-/// Adds a module, after those on which it depends. A built-in module has no file, and no module names it.
+/// Adds a module, after those on which it depends. A built-in module has no file, and no module
+/// names it.
 fn add_module(
     name: &str,
     files: &[PathBuf],
@@ -210,7 +212,8 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Programs of this machine with their libraries, for the archive: each program's path here and there.
+/// Programs of this machine with their libraries, for the archive: each program's path here and
+/// there.
 ///
 /// # Errors
 /// A program or a library cannot be read.
@@ -256,8 +259,8 @@ impl Archive {
         self.entries += 1;
         let links = 1 + u32::from(mode >> 12 == 4);
         let (length, name_length) = (contents.len() as u32, name.len() as u32 + 1);
-        // The fields are number, mode, owner, group, links, time, length, four device numbers, length of the
-        // name, no checksum.
+        // The fields are number, mode, owner, group, links, time, length, four device numbers,
+        // length of the name, no checksum.
         let fields = [self.entries, mode, 0, 0, links, 0, length, 0, 0, 0, 0, name_length, 0];
         self.bytes.extend(b"070701");
         for field in fields {
@@ -299,9 +302,9 @@ impl Archive {
 mod tests {
     use super::*;
 
-    /// An archive is read back by the offsets of its format, and each module comes once, after those on which
-    /// it depends. Would catch a length or a padding that is wrong by one: the kernel would find no first
-    /// program, without an error.
+    /// An archive is read back by the offsets of its format, and each module comes once, after
+    /// those on which it depends. Would catch a length or a padding that is wrong by one: the
+    /// kernel would find no first program, without an error.
     #[test]
     fn archives_and_modules_are_as_others_read_them() {
         let mut archive = Archive::default();

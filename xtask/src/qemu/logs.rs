@@ -1,8 +1,10 @@
-//! `make test-qemu-logs`: the bytes that NILFS2, F2FS and Ordo's LFS write for each byte that a program overwrites.
+//! `make test-qemu-logs`: the bytes that NILFS2, F2FS and Ordo's LFS write for each byte that a
+//! program overwrites.
 //!
-//! The program (`overwrite.rs`) is the same everywhere, and so are its seed, the sizes and the disk. The kernel's systems run
-//! in a guest whose disk `ordo trace serve` serves; Ordo's is mounted here, over `ordo trace attach`. A first mount fills the
-//! file and overwrites as much as is free; only the second is counted. Logs stay in `target/qemu`.
+//! The program (`overwrite.rs`) is the same everywhere, and so are its seed, the sizes and the
+//! disk. The kernel's systems run in a guest whose disk `ordo trace serve` serves; Ordo's is
+//! mounted here, over `ordo trace attach`. A first mount fills the file and overwrites as much as
+//! is free; only the second is counted. Logs stay in `target/qemu`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -24,7 +26,8 @@ const BLOCK: u64 = 4096;
 enum FileSize {
     /// A part of the space that the file system offers, in percent.
     Part(u64),
-    /// The same bytes everywhere, in MB: the same part of the disk, whatever a file system keeps for itself.
+    /// The same bytes everywhere, in MB: the same part of the disk, whatever a file system keeps
+    /// for itself.
     Same(u64),
 }
 
@@ -37,8 +40,8 @@ impl FileSize {
         }
     }
 
-    /// The blocks of the file, and the blocks that are called free, where the system offers `room` KB. Beside a file of the
-    /// same size everywhere the rest of the disk is called free.
+    /// The blocks of the file, and the blocks that are called free, where the system offers `room`
+    /// KB. Beside a file of the same size everywhere the rest of the disk is called free.
     fn room(self, room: u64) -> Room {
         match self {
             FileSize::Part(percent) => {
@@ -74,8 +77,8 @@ const NEEDED: [(&str, &str); 7] = [
     ("timeout", "coreutils"),
     ("rustc", "rustc"),
 ];
-/// The cleaner daemon's settings: no checkpoint is kept back, and it cleans without a pause as soon as less than a
-/// twentieth of the segments is clean, until a tenth is.
+/// The cleaner daemon's settings: no checkpoint is kept back, and it cleans without a pause as soon
+/// as less than a twentieth of the segments is clean, until a tenth is.
 const CLEANERD: &str = "protection_period 0
 min_clean_segments 5%
 max_clean_segments 10%
@@ -353,7 +356,8 @@ impl Bench {
     }
 }
 
-/// The blocks of the file, and the blocks that are called free: as many are overwritten in each mount.
+/// The blocks of the file, and the blocks that are called free: as many are overwritten in each
+/// mount.
 #[derive(Clone, Copy)]
 struct Room {
     blocks: u64,
@@ -387,7 +391,8 @@ fn too_slow(counts: &[u8]) -> String {
     format!("{TOO_SLOW} {SECONDS} s and {} MB", all >> 20)
 }
 
-/// Checks the counts: every block is known, and the program's bytes are among those that were written.
+/// Checks the counts: every block is known, and the program's bytes are among those that were
+/// written.
 fn judge(analysis: &Value, program: u64) -> Result<(), String> {
     if !analysis["unknown"].as_object().is_some_and(|unknown| unknown.is_empty()) {
         return Err(format!("unknown blocks: {}", analysis["unknown"]));
@@ -503,8 +508,8 @@ figures are as much its settings' as the system's.
 mod tests {
     use super::*;
 
-    /// A right analysis passes, and one without the program's bytes or with unknown blocks does not. Would catch a page of
-    /// figures from a run in which nothing was written.
+    /// A right analysis passes, and one without the program's bytes or with unknown blocks does
+    /// not. Would catch a page of figures from a run in which nothing was written.
     #[test]
     fn counts_without_the_programs_bytes_are_refused() {
         let mut analysis =
@@ -516,7 +521,8 @@ mod tests {
         assert!(judge(&Value::Null, 1000).is_err());
     }
 
-    /// A run that was ended says how much was written until then. Would catch a row that hides a system without an end.
+    /// A run that was ended says how much was written until then. Would catch a row that hides a
+    /// system without an end.
     #[test]
     fn a_run_that_was_ended_tells_its_bytes() {
         let counts =
@@ -524,8 +530,8 @@ mod tests {
         assert_eq!(too_slow(counts), "not at its end after 300 s and 3 MB");
     }
 
-    /// The row's figures are the counted bytes over the program's. Would catch contents that are counted twice, or the
-    /// cleaner's among the metadata.
+    /// The row's figures are the counted bytes over the program's. Would catch contents that are
+    /// counted twice, or the cleaner's among the metadata.
     #[test]
     fn a_row_divides_by_the_programs_bytes() {
         let room = Room { blocks: 1 << 15, free: 1 << 10 };

@@ -1,8 +1,10 @@
-//! The program of `make test-qemu-logs` and `make test-qemu-pressure`: fills a file, or overwrites random blocks of it with an fsync after every 64.
-//! `rustc` builds it by itself, without libraries, since the guest has none.
+//! The program of `make test-qemu-logs` and `make test-qemu-pressure`: fills a file, or overwrites
+//! random blocks of it with an fsync after every 64. `rustc` builds it by itself, without
+//! libraries, since the guest has none.
 //!
-//! `overwrite fill FILE BLOCKS`, `overwrite uniform|hot FILE BLOCKS SEED FIRST WRITES`. A file system without clean
-//! space refuses a write until its cleaner has made some; the program tries again, and prints how often it did.
+//! `overwrite fill FILE BLOCKS`, `overwrite uniform|hot FILE BLOCKS SEED FIRST WRITES`. A file
+//! system without clean space refuses a write until its cleaner has made some; the program tries
+//! again, and prints how often it did.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result};

@@ -1,8 +1,9 @@
-//! `make infer-qemu`: `ordo infer` in a guest whose kernel has JFS and ReiserFS, and what it finds beside what "Analysis
-//! and Evolution of Journaling File Systems" (2005) found in Linux 2.4.
+//! `make infer-qemu`: `ordo infer` in a guest whose kernel has JFS and ReiserFS, and what it finds
+//! beside what "Analysis and Evolution of Journaling File Systems" (2005) found in Linux 2.4.
 //!
-//! Everything runs in the guest: the pseudo-device, mkfs, the experiments. The machine is emulated in software, so the times of
-//! single requests mean nothing; delays and timers are many times longer. Writes docs/results/infer-papers.md.
+//! Everything runs in the guest: the pseudo-device, mkfs, the experiments. The machine is emulated
+//! in software, so the times of single requests mean nothing; delays and timers are many times
+//! longer. Writes docs/results/infer-papers.md.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -61,14 +62,16 @@ struct Published {
     agrees: Agrees,
 }
 
-/// The factor between the ends of an interval from which on it says too little to agree with anything.
+/// The factor between the ends of an interval from which on it says too little to agree with
+/// anything.
 const NARROW: f64 = 2.0;
 
 /// When an answer agrees with the paper's.
 enum Agrees {
     /// The answer has these words.
     Says(&'static str),
-    /// The answer's interval has a value of this range, and is narrower than a factor of [`NARROW`].
+    /// The answer's interval has a value of this range, and is narrower than a factor of
+    /// [`NARROW`].
     Within(f64, f64),
 }
 
@@ -345,7 +348,8 @@ fn agrees(rule: &Agrees, finding: &Value) -> bool {
     }
 }
 
-/// Whether an interval is too wide to agree with a number. One that begins near zero may be: nothing is below it.
+/// Whether an interval is too wide to agree with a number. One that begins near zero may be:
+/// nothing is below it.
 fn is_wide((from, to): (f64, f64)) -> bool {
     /// The values that count as none.
     const NONE: f64 = 0.05;
@@ -398,8 +402,8 @@ fn page(release: &str, rows: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// An answer agrees by its words or by its interval, and a table counts both outcomes. Would catch a comparison that
-    /// always agrees.
+    /// An answer agrees by its words or by its interval, and a table counts both outcomes. Would
+    /// catch a comparison that always agrees.
     #[test]
     fn answers_agree_or_do_not() {
         let finding = |answer: &str, interval: Value| {

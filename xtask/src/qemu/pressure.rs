@@ -1,11 +1,13 @@
 //! `make test-qemu-pressure`: a mount on a machine that is short of memory, in QEMU.
 //!
-//! A guest with little memory mounts an image of Ordo's, fills the cache with blocks at random places, and then runs out of
-//! memory. In one run another program takes all of it (pages in tmpfs, which without swap never leave memory). In the other
-//! the mount's control group gets a limit (`memory.high`). The mount must give memory back within the time limit, every byte
-//! must be as it was written, before and after another mount, and a check must find nothing. In a third run the mount looks
-//! for signs where there are none: it must keep its memory, or the other runs would show nothing. `ORDERINGS` selects orderings, separated by spaces; then no
-//! page is written. Logs stay in `target/qemu`.
+//! A guest with little memory mounts an image of Ordo's, fills the cache with blocks at random
+//! places, and then runs out of memory. In one run another program takes all of it (pages in tmpfs,
+//! which without swap never leave memory). In the other the mount's control group gets a limit
+//! (`memory.high`). The mount must give memory back within the time limit, every byte must be as it
+//! was written, before and after another mount, and a check must find nothing. In a third run the
+//! mount looks for signs where there are none: it must keep its memory, or the other runs would
+//! show nothing. `ORDERINGS` selects orderings, separated by spaces; then no page is written. Logs
+//! stay in `target/qemu`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -31,7 +33,8 @@ const ORDERINGS: [&str; 4] = ["soft-updates", "journal", "sync", "none"];
 /// A way in which memory becomes short.
 struct Shortage {
     name: &'static str,
-    /// Shell lines before the mount, and while memory is short; the latter run several times a second.
+    /// Shell lines before the mount, and while memory is short; the latter run several times a
+    /// second.
     before: &'static str,
     short: &'static str,
     /// Whether the mount can see it.
@@ -61,7 +64,8 @@ echo 0 > /sys/fs/cgroup/mount/cgroup.procs",
     },
 ];
 
-/// The guest's work; `$2` is the ordering. The program overwrites each block of the file about once, in random order.
+/// The guest's work; `$2` is the ordering. The program overwrites each block of the file about
+/// once, in random order.
 const WORK: &str = r#"mkdir /sys /tmp
 mount -t sysfs none /sys
 mount -t tmpfs -o size=95% none /tmp
@@ -238,8 +242,8 @@ fn page(prepared: &Prepared, rows: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// Would catch a target that accepts a mount that kept its memory, a cache that was never full, and a control run that
-    /// shows nothing.
+    /// Would catch a target that accepts a mount that kept its memory, a cache that was never full,
+    /// and a control run that shows nothing.
     #[test]
     fn each_planted_fault_is_reported() {
         let judge = |full, then, seen| Seen { full, then, seconds: 3 }.judge(seen).is_ok();

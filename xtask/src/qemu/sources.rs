@@ -1,8 +1,10 @@
-//! `make bench-qemu`: the source trees of the DualFS paper on JFS and ReiserFS in QEMU, recorded for `make bench`.
+//! `make bench-qemu`: the source trees of the DualFS paper on JFS and ReiserFS in QEMU, recorded
+//! for `make bench`.
 //!
-//! The guest runs `ordo bench sources` on a disk that `ordo trace serve` serves, and marks the phases over a second
-//! serial port. The traces, `target/qemu/sources-SYSTEM`, have no contents; the section "The micro-benchmarks on one disk"
-//! of docs/results/dualfs-kernel.md plays them beside those of the kernel of this machine.
+//! The guest runs `ordo bench sources` on a disk that `ordo trace serve` serves, and marks the
+//! phases over a second serial port. The traces, `target/qemu/sources-SYSTEM`, have no contents;
+//! the section "The micro-benchmarks on one disk" of docs/results/dualfs-kernel.md plays them
+//! beside those of the kernel of this machine.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +16,8 @@ use super::{Guest, MAKE_JFS, MAKE_REISERFS, Prepared, emulate, prepare, shell};
 const DISK: &str = "4G";
 /// The time limit of a guest, in seconds.
 const SECONDS: &str = "3000";
-/// The memory of the guest in MB: enough that no tree has to leave the cache before its phase ends, as on the host.
+/// The memory of the guest in MB: enough that no tree has to leave the cache before its phase ends,
+/// as on the host.
 const MEMORY: &str = "4096";
 /// The programs that are needed, each with its Debian package.
 const NEEDED: [(&str, &str); 5] = [

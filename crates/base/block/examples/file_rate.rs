@@ -1,5 +1,5 @@
-//! Measures sequential and random rates of a file through the I/O driver. Arguments: a file that may be overwritten,
-//! and the number of MiB of it to use.
+//! Measures sequential and random rates of a file through the I/O driver. Arguments: a file that
+//! may be overwritten, and the number of MiB of it to use.
 
 use std::path::Path;
 use std::rc::Rc;

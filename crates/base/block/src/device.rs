@@ -1,8 +1,10 @@
-//! One type for every device. Code above this crate is compiled once, and not once for each stack of wrappers.
+//! One type for every device. Code above this crate is compiled once, and not once for each stack
+//! of wrappers.
 //!
-//! An operation on a [`Device`] is ready or boxed. If a device answers at once ([`BlockDevice::immediate`]), the
-//! operation's future lives on the stack, is polled once, and allocates nothing. Any other device boxes its future,
-//! which costs little beside a request that takes time.
+//! An operation on a [`Device`] is ready or boxed. If a device answers at once
+//! ([`BlockDevice::immediate`]), the operation's future lives on the stack, is polled once, and
+//! allocates nothing. Any other device boxes its future, which costs little beside a request that
+//! takes time.
 
 use std::any::Any;
 use std::fmt;
@@ -156,8 +158,8 @@ mod tests {
     use crate::tap::Tap;
     use crate::volatile::VolatileCache;
 
-    /// A device that takes a millisecond for each operation, even if [`BlockDevice::immediate`] is true, and counts
-    /// its operations.
+    /// A device that takes a millisecond for each operation, even if [`BlockDevice::immediate`] is
+    /// true, and counts its operations.
     struct Late {
         runtime: Runtime,
         says_immediate: bool,
@@ -222,8 +224,9 @@ mod tests {
         assert!(device.read(1 << 20, 512).await.is_err());
     }
 
-    /// Wrappers that never wait, over memory: each operation is ready and unboxed through every one of them. Over a
-    /// device that waits, or with a disk model between, operations are boxed, and give the same results.
+    /// Wrappers that never wait, over memory: each operation is ready and unboxed through every one
+    /// of them. Over a device that waits, or with a disk model between, operations are boxed, and
+    /// give the same results.
     #[test]
     fn operations_are_ready_or_boxed() {
         let executor = Executor::simulated(1);
@@ -265,7 +268,8 @@ mod tests {
         assert!(late.begun.get() > 20 && rt.now().as_nanos() > 20_000_000);
     }
 
-    /// A boxed operation that is dropped before it is polled never begins, as with any other future.
+    /// A boxed operation that is dropped before it is polled never begins, as with any other
+    /// future.
     #[test]
     fn nothing_begins_before_it_is_polled() {
         let executor = Executor::simulated(1);
@@ -277,7 +281,8 @@ mod tests {
         assert_eq!(late.begun.get(), 1);
     }
 
-    /// A device that is erased twice, or shared and erased, is the same device and not one around it.
+    /// A device that is erased twice, or shared and erased, is the same device and not one around
+    /// it.
     #[test]
     fn nothing_is_wrapped_twice() {
         let ram = Rc::new(RamDisk::new(4096));

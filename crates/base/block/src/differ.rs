@@ -5,8 +5,8 @@ use std::ops::Range;
 /// The bytes that are compared at once.
 const WORD: usize = 8;
 
-/// An iterator over the runs of bytes in which two slices of one length differ, in order. Runs with fewer than `gap`
-/// equal bytes between them are one run.
+/// An iterator over the runs of bytes in which two slices of one length differ, in order. Runs with
+/// fewer than `gap` equal bytes between them are one run.
 ///
 /// ```
 /// use ordo_block::differ::Runs;
@@ -80,8 +80,9 @@ mod tests {
     }
 
     proptest! {
-        /// Words are compared, and the result is that of bytes. Would catch a difference at the edge of a word or of
-        /// the slice that is missed, and runs that are joined across a wide gap.
+        /// Words are compared, and the result is that of bytes. Would catch a difference at the
+        /// edge of a word or of the slice that is missed, and runs that are joined across a wide
+        /// gap.
         #[test]
         fn runs_are_those_that_bytes_give(
             old in prop::collection::vec(0..3u8, 0..70),

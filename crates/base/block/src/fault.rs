@@ -1,8 +1,8 @@
 //! Fault injection: devices that fail on demand.
 //!
-//! [`Faulty`] asks its [`Faults`] about each request. Rules decide which requests fail and how. A latent error
-//! makes a range unreadable until it is written again. The handle is shared, so a test can change the rules while
-//! the file system runs.
+//! [`Faulty`] asks its [`Faults`] about each request. Rules decide which requests fail and how. A
+//! latent error makes a range unreadable until it is written again. The handle is shared, so a test
+//! can change the rules while the file system runs.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, Operation, WriteFlags, ram::RamDisk};
@@ -48,8 +48,8 @@ pub struct FaultAttempt<'a> {
 enum Failure {
     /// An error; the device does nothing.
     Error(i32),
-    /// The marked sectors of 512 bytes are written. The request then ends with the error, or with success if there
-    /// is none.
+    /// The marked sectors of 512 bytes are written. The request then ends with the error, or with
+    /// success if there is none.
     Tear(Vec<bool>, Option<i32>),
     /// Success; the device does nothing.
     Lie,
@@ -57,7 +57,8 @@ enum Failure {
 
 type Predicate = Rc<dyn Fn(&FaultAttempt<'_>) -> bool>;
 
-/// A rule for which requests fail, and how. Without a restriction it applies to all requests, every time.
+/// A rule for which requests fail, and how. Without a restriction it applies to all requests, every
+/// time.
 #[derive(Clone)]
 pub struct FaultRule {
     failure: Failure,
@@ -81,8 +82,8 @@ impl FaultRule {
         FaultRule::new(Failure::Error(errno))
     }
 
-    /// Tears writes: the marked sectors of 512 bytes of each are written (those beyond the list are not), and the
-    /// request fails with EIO.
+    /// Tears writes: the marked sectors of 512 bytes of each are written (those beyond the list are
+    /// not), and the request fails with EIO.
     pub fn tear(sectors: impl Into<Vec<bool>>) -> FaultRule {
         FaultRule::new(Failure::Tear(sectors.into(), Some(libc::EIO))).on(Operation::Write)
     }
@@ -92,7 +93,8 @@ impl FaultRule {
         FaultRule::new(Failure::Tear(sectors.into(), None)).on(Operation::Write)
     }
 
-    /// Makes the device report success and do nothing: a lost write, or a flush that lies. Reads are not affected.
+    /// Makes the device report success and do nothing: a lost write, or a flush that lies. Reads
+    /// are not affected.
     pub fn lie() -> FaultRule {
         FaultRule::new(Failure::Lie)
     }
@@ -192,7 +194,8 @@ impl Faults {
 
     /// Removes every rule and every latent error.
     pub fn clear(&self) {
-        // Rules are dropped when nothing is borrowed any more, since predicates are the caller's code.
+        // Rules are dropped when nothing is borrowed any more, since predicates are the caller's
+        // code.
         let all = self.0.take();
         self.0.borrow_mut().next = all.next;
         drop(all);
@@ -361,7 +364,8 @@ mod tests {
         disk.write(at, IoBuf::from_slice(&vec![byte; len]), WriteFlags::empty()).await
     }
 
-    /// Each restriction of a rule must work alone: kind, range, number, predicate. A removed rule must not apply.
+    /// Each restriction of a rule must work alone: kind, range, number, predicate. A removed rule
+    /// must not apply.
     #[test]
     fn rules_choose_requests() {
         let faults = Faults::new();
@@ -395,7 +399,8 @@ mod tests {
         });
     }
 
-    /// A torn write leaves exactly the marked sectors, and reports an error or success as its rule demands.
+    /// A torn write leaves exactly the marked sectors, and reports an error or success as its rule
+    /// demands.
     #[test]
     fn torn_writes_leave_the_marked_sectors() {
         let faults = Faults::new();

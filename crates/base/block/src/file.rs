@@ -1,9 +1,10 @@
 //! A disk in an image file, or on a block device.
 //!
-//! O_DIRECT is used where the file supports it, at whatever alignment it needs. An unaligned request reads, modifies
-//! and writes the blocks around it, while no other request runs. Two processes cannot have the same image open if one
-//! of them writes: the file is locked (`flock`) for as long as the disk lives, and with a loop device the image behind
-//! it. If an open image is truncated by another program, every request fails from then on.
+//! O_DIRECT is used where the file supports it, at whatever alignment it needs. An unaligned
+//! request reads, modifies and writes the blocks around it, while no other request runs. Two
+//! processes cannot have the same image open if one of them writes: the file is locked (`flock`)
+//! for as long as the disk lives, and with a loop device the image behind it. If an open image is
+//! truncated by another program, every request fails from then on.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
@@ -93,9 +94,11 @@ pub struct FileDisk {
     regular: bool,
     /// The image behind a loop device, which is locked too.
     behind: Option<File>,
-    /// An exclusive open of the device, which keeps the kernel and others from mounting it while it is written here.
+    /// An exclusive open of the device, which keeps the kernel and others from mounting it while it
+    /// is written here.
     claim: RefCell<Option<File>>,
-    /// A lock that requests which read, modify and write blocks hold to write, and all others to read.
+    /// A lock that requests which read, modify and write blocks hold to write, and all others to
+    /// read.
     blocks: RwLock,
     /// Whether writes of zeros make holes.
     holes: Cell<bool>,
@@ -184,8 +187,8 @@ impl FileDisk {
         })
     }
 
-    /// Creates an image of `bytes` bytes, all zero, that takes up no space yet. An existing regular file is emptied
-    /// first, if no other process uses it.
+    /// Creates an image of `bytes` bytes, all zero, that takes up no space yet. An existing regular
+    /// file is emptied first, if no other process uses it.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -213,19 +216,20 @@ impl FileDisk {
         FileDisk::open(runtime, path, FileAccess::ReadWrite)
     }
 
-    /// Gives up the exclusive open, so that the kernel can mount the device; needed by a mount that stands for the
-    /// use here. Other processes that use Ordo are still kept out.
+    /// Gives up the exclusive open, so that the kernel can mount the device; needed by a mount that
+    /// stands for the use here. Other processes that use Ordo are still kept out.
     pub fn let_mount(&self) {
         *self.claim.borrow_mut() = None;
     }
 
-    /// Makes a hole of each later write of whole pages of zeros, so that it takes no space of the host. Has no effect on
-    /// devices, and none where the host's file system has no holes.
+    /// Makes a hole of each later write of whole pages of zeros, so that it takes no space of the
+    /// host. Has no effect on devices, and none where the host's file system has no holes.
     pub fn make_holes(&self) {
         self.holes.set(self.regular);
     }
 
-    /// Makes a hole in place of a write of zeros, if such writes make holes. Returns whether it did.
+    /// Makes a hole in place of a write of zeros, if such writes make holes. Returns whether it
+    /// did.
     async fn hole<'d>(
         &self,
         offset: u64,
@@ -262,15 +266,16 @@ impl FileDisk {
         offset.is_multiple_of(self.unit) && (len as u64).is_multiple_of(self.unit)
     }
 
-    /// The blocks that contain a range: their offset and length, and the offset of the range in them.
+    /// The blocks that contain a range: their offset and length, and the offset of the range in
+    /// them.
     fn around(&self, offset: u64, len: usize) -> (u64, usize, usize) {
         let start = offset / self.unit * self.unit;
         let end = (offset + len as u64).next_multiple_of(self.unit);
         (start, (end - start) as usize, (offset - start) as usize)
     }
 
-    /// Checks that the image is as long as when it was opened. A read beyond its end would give zeros, and a write
-    /// there would make it long again.
+    /// Checks that the image is as long as when it was opened. A read beyond its end would give
+    /// zeros, and a write there would make it long again.
     fn check_whole(&self, op: Operation, offset: u64, len: usize) -> Result<(), BlockError> {
         let bytes = match self.regular {
             true => self.file.metadata().map_err(failed(op, offset, len))?.len(),
@@ -291,8 +296,9 @@ impl FileDisk {
     }
 }
 
-/// Opens and locks the image behind a loop device, or behind the device of which it is a partition. `None` if there is
-/// none, or if it cannot be opened by its name: it may have been removed, or be in another mount namespace.
+/// Opens and locks the image behind a loop device, or behind the device of which it is a partition.
+/// `None` if there is none, or if it cannot be opened by its name: it may have been removed, or be
+/// in another mount namespace.
 ///
 /// # Errors
 /// Another process has the image open, and one of the two writes.
@@ -367,7 +373,8 @@ fn logical_block(file: &File) -> u64 {
     if code == 0 { u64::try_from(bytes).unwrap_or(SECTOR).max(SECTOR) } else { SECTOR }
 }
 
-/// The alignment at which direct I/O on the file works, found by trying; `None` if it does not work for the whole file.
+/// The alignment at which direct I/O on the file works, found by trying; `None` if it does not work
+/// for the whole file.
 fn direct_unit(file: &File, device: bool, bytes: u64) -> Option<u64> {
     let mut unit = if device { logical_block(file) } else { SECTOR };
     while unit <= 4096 && bytes >= 2 * unit {

@@ -1,13 +1,14 @@
 //! Block devices, and the wrappers that can be put around one.
 //!
-//! Layers: a store ([`ram`], or [`file`](mod@file)) is at the bottom. Wrappers compose around it: a disk model gives
-//! it time, a volatile cache makes un-flushed writes losable, faults make it fail, a tap shows every request to its
-//! sinks. Code above this crate takes a [`Device`], which is any of them: see [`device`]. [`pieces`] reads and writes ranges of
-//! any length in requests that a device takes.
+//! Layers: a store ([`ram`], or [`file`](mod@file)) is at the bottom. Wrappers compose around it: a
+//! disk model gives it time, a volatile cache makes un-flushed writes losable, faults make it fail,
+//! a tap shows every request to its sinks. Code above this crate takes a [`Device`], which is any
+//! of them: see [`device`]. [`pieces`] reads and writes ranges of any length in requests that a
+//! device takes.
 //!
 //! Invariants:
-//! - No order holds between requests that are under way at once, nor between completed writes and the platter, until
-//!   a flush or a write with [`WriteFlags::FUA`] makes them durable.
+//! - No order holds between requests that are under way at once, nor between completed writes and
+//!   the platter, until a flush or a write with [`WriteFlags::FUA`] makes them durable.
 //! - A torn write changes whole sectors of 512 bytes or leaves them alone.
 //! - Offsets and lengths are in bytes, and multiples of the device's sector.
 //!
@@ -49,9 +50,11 @@ bitflags::bitflags! {
     pub struct WriteFlags: u8 {
         /// Durable when completed, whatever the device caches (force unit access).
         const FUA = 1;
-        /// A task waits for this write (`REQ_SYNC`): schedulers may prefer it, and statistics count it.
+        /// A task waits for this write (`REQ_SYNC`): schedulers may prefer it, and statistics count
+        /// it.
         const SYNC = 2;
-        /// The write carries metadata (`REQ_META`). A hint for people; decoders must not look at it.
+        /// The write carries metadata (`REQ_META`). A hint for people; decoders must not look at
+        /// it.
         const META = 4;
     }
 }
@@ -112,15 +115,15 @@ pub trait BlockDevice: 'static {
     /// The range lies outside the device or is not whole sectors, or the device failed.
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError>;
 
-    /// Writes `data` at `offset`. On return the device has the data. If its cache is volatile, only a flush or
-    /// [`WriteFlags::FUA`] makes them durable.
+    /// Writes `data` at `offset`. On return the device has the data. If its cache is volatile, only
+    /// a flush or [`WriteFlags::FUA`] makes them durable.
     ///
     /// # Errors
     /// As for reads. The contents of the range are undefined afterwards.
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError>;
 
-    /// As [`write`](Self::write), for bytes in several pieces, which are one request. A device that can send the pieces
-    /// from where they are does so; other devices copy them into one buffer.
+    /// As [`write`](Self::write), for bytes in several pieces, which are one request. A device that
+    /// can send the pieces from where they are does so; other devices copy them into one buffer.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
@@ -139,14 +142,15 @@ pub trait BlockDevice: 'static {
     /// The device failed. No earlier write may then be taken to be durable.
     async fn flush(&self) -> Result<(), BlockError>;
 
-    /// Announces that the contents of a range are no longer needed. Reads of the range may return any bytes afterwards.
+    /// Announces that the contents of a range are no longer needed. Reads of the range may return
+    /// any bytes afterwards.
     ///
     /// # Errors
     /// The range lies outside the device, or the device failed.
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError>;
 
-    /// Whether each operation completes when it is first polled. Through a [`Device`], such a device never allocates
-    /// for a request. An operation that waits all the same panics there.
+    /// Whether each operation completes when it is first polled. Through a [`Device`], such a
+    /// device never allocates for a request. An operation that waits all the same panics there.
     fn immediate(&self) -> bool {
         false
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, Operation, WriteFlags};
 
-/// A device whose writes stay in memory. A read returns the written sectors, and all others from the device
-/// beneath.
+/// A device whose writes stay in memory. A read returns the written sectors, and all others from
+/// the device beneath.
 pub struct Overlay<D> {
     inner: D,
     /// Written sectors by number.

@@ -5,7 +5,8 @@ use std::ops::Range;
 use crate::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags};
 
 impl Geometry {
-    /// The bytes of the largest request of whole sectors that the device takes, at most `most`; at least one sector.
+    /// The bytes of the largest request of whole sectors that the device takes, at most `most`; at
+    /// least one sector.
     ///
     /// ```
     /// use ordo_block::{BlockDevice, ram::RamDisk};
@@ -26,8 +27,8 @@ impl Geometry {
     }
 }
 
-/// Reads `len` bytes at `offset`, in as many requests as they take. Only `offset` must be at a sector: the last sector is read
-/// whole and cut.
+/// Reads `len` bytes at `offset`, in as many requests as they take. Only `offset` must be at a
+/// sector: the last sector is read whole and cut.
 ///
 /// # Errors
 /// The range does not begin at a sector or lies outside of the device, or the device failed.
@@ -51,7 +52,8 @@ pub async fn read_all(device: &Device, offset: u64, len: usize) -> Result<IoBuf,
     Ok(bytes)
 }
 
-/// Writes `bytes` at `offset`, in as many requests as they take, one after another. Zeros fill up the last sector.
+/// Writes `bytes` at `offset`, in as many requests as they take, one after another. Zeros fill up
+/// the last sector.
 ///
 /// # Errors
 /// As for [`read_all`]. The contents of the range are undefined afterwards.
@@ -83,9 +85,9 @@ mod tests {
     use crate::fault::{FaultRule, Faults, Faulty};
     use crate::ram::RamDisk;
 
-    /// Bytes of any length come back as they were written, from a device that takes one MiB at once; each byte is in one
-    /// request, and none is longer than the device takes. Would catch a piece that is left out at the end, or one that begins
-    /// where the one before it does.
+    /// Bytes of any length come back as they were written, from a device that takes one MiB at
+    /// once; each byte is in one request, and none is longer than the device takes. Would catch a
+    /// piece that is left out at the end, or one that begins where the one before it does.
     #[test]
     fn bytes_of_any_length_are_written_and_read() {
         let executor = Executor::simulated(1);

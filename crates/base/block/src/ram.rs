@@ -81,7 +81,8 @@ impl RamDisk {
     }
 }
 
-/// Whether all bytes are zero. Each byte is compared with the next one, which a comparison of memory does for many at once.
+/// Whether all bytes are zero. Each byte is compared with the next one, which a comparison of
+/// memory does for many at once.
 fn is_zero(data: &[u8]) -> bool {
     data.split_first().is_none_or(|(first, rest)| *first == 0 && rest == &data[..rest.len()])
 }
@@ -175,8 +176,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Writes anywhere, across chunks too, are compared with a plain vector. A snapshot taken in between must not
-        /// change with the original, nor the original with the snapshot.
+        /// Writes anywhere, across chunks too, are compared with a plain vector. A snapshot taken
+        /// in between must not change with the original, nor the original with the snapshot.
         #[test]
         fn a_ram_disk_is_a_vector_of_bytes(
             writes in prop::collection::vec((0u64..400, 0usize..200, any::<u8>()), 1..40),
@@ -207,8 +208,8 @@ mod tests {
         }
     }
 
-    /// Zeros on a disk of zeros take no memory, and other bytes do. Would catch an image of a hundred gigabytes without
-    /// contents that takes a hundred gigabytes of memory.
+    /// Zeros on a disk of zeros take no memory, and other bytes do. Would catch an image of a
+    /// hundred gigabytes without contents that takes a hundred gigabytes of memory.
     #[test]
     fn zeros_on_a_new_disk_take_no_memory() {
         let disk = RamDisk::new(1 << 20);

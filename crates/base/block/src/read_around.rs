@@ -1,8 +1,9 @@
 //! A read-around cache, for a device whose requests bypass the host's cache.
 //!
-//! Small files, directories and inodes that were made together are close to each other on disk, and are usually read
-//! together. The second small read in a region reads the whole region, and the following reads find it in memory. A
-//! region is dropped when a byte in it is written, so a read always returns the device's bytes.
+//! Small files, directories and inodes that were made together are close to each other on disk, and
+//! are usually read together. The second small read in a region reads the whole region, and the
+//! following reads find it in memory. A region is dropped when a byte in it is written, so a read
+//! always returns the device's bytes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -87,8 +88,8 @@ impl<D: BlockDevice> ReadAround<D> {
         false
     }
 
-    /// Reads a region and keeps it. `None` if the read fails or a write to the region is under way. The wanted range
-    /// is then read alone.
+    /// Reads a region and keeps it. `None` if the read fails or a write to the region is under way.
+    /// The wanted range is then read alone.
     async fn fetch(&self, region: u64, within: usize, len: usize) -> Option<IoBuf> {
         let start = region * REGION;
         let end = (start + REGION).min(self.inner.geometry().bytes);
@@ -100,7 +101,8 @@ impl<D: BlockDevice> ReadAround<D> {
         // Another sector of the region may be unreadable.
         let bytes = self.inner.read(start, (end - start) as usize).await.ok()?;
         let found = bytes.get(within..within + len).map(IoBuf::from_slice);
-        // A write during the read may be in the result or not, so the region is kept only without one.
+        // A write during the read may be in the result or not, so the region is kept only without
+        // one.
         if self.written.get() == written {
             let mut kept = self.kept.borrow_mut();
             kept.retain(|(number, _)| *number != region);
@@ -234,8 +236,8 @@ mod tests {
         disk.read(at, 4096).await.unwrap()[0]
     }
 
-    /// Files of 4 KB are read one after another: the first alone, the second with its whole region, the rest from
-    /// memory. A single read far off reads no more than was asked for.
+    /// Files of 4 KB are read one after another: the first alone, the second with its whole region,
+    /// the rest from memory. A single read far off reads no more than was asked for.
     #[test]
     fn the_second_read_brings_the_rest() {
         with_disk(&Faults::new(), async |disk, _| {
@@ -251,8 +253,8 @@ mod tests {
         });
     }
 
-    /// A region in memory is dropped when it is written. A region that is read during a write, or just before one, is
-    /// not kept. Without either rule a later read would give the old contents.
+    /// A region in memory is dropped when it is written. A region that is read during a write, or
+    /// just before one, is not kept. Without either rule a later read would give the old contents.
     #[test]
     fn reads_return_the_newest_writes() {
         with_disk(&Faults::new(), async |disk, runtime| {
@@ -289,7 +291,8 @@ mod tests {
         });
     }
 
-    /// Memory is bounded, for any reads in any order. The end of the device may cut the last region short.
+    /// Memory is bounded, for any reads in any order. The end of the device may cut the last region
+    /// short.
     #[test]
     fn memory_is_bounded() {
         let executor = Executor::simulated(1);

@@ -1,13 +1,14 @@
-//! A copy-on-write snapshot of a device: its contents at one moment, readable while the device is written.
+//! A copy-on-write snapshot of a device: its contents at one moment, readable while the device is
+//! written.
 //!
-//! [`SnapshotDevice`] lies under the writer; [`SnapshotDevice::snapshot`] shows the contents at the moment of the snapshot. Before the
-//! first write to a piece of 4 KiB, its old contents are copied to memory, so that no space on the device is needed.
-//! This costs the writer a read for each such piece, unless no task will read the piece through the snapshot
-//! ([`SnapshotDevice::spare`]).
+//! [`SnapshotDevice`] lies under the writer; [`SnapshotDevice::snapshot`] shows the contents at the
+//! moment of the snapshot. Before the first write to a piece of 4 KiB, its old contents are copied
+//! to memory, so that no space on the device is needed. This costs the writer a read for each such
+//! piece, unless no task will read the piece through the snapshot ([`SnapshotDevice::spare`]).
 //!
-//! Memory is bounded, and a writer never waits for a reader of the snapshot. When the bound is reached, the snapshot
-//! is given up, the copies are dropped, and every read of it fails from then on ([`Fault::Gone`]). A reader must then
-//! start again with a new snapshot.
+//! Memory is bounded, and a writer never waits for a reader of the snapshot. When the bound is
+//! reached, the snapshot is given up, the copies are dropped, and every read of it fails from then
+//! on ([`Fault::Gone`]). A reader must then start again with a new snapshot.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -57,8 +58,8 @@ pub struct SnapshotReader<D> {
 }
 
 impl<D: BlockDevice> SnapshotDevice<D> {
-    /// Takes a snapshot of `device`, to which no write may be under way. At most `bytes_max` bytes of copies are
-    /// kept.
+    /// Takes a snapshot of `device`, to which no write may be under way. At most `bytes_max` bytes
+    /// of copies are kept.
     pub fn new(device: D, bytes_max: usize) -> SnapshotDevice<D> {
         let state = State {
             active: Cell::new(true),
@@ -77,8 +78,9 @@ impl<D: BlockDevice> SnapshotDevice<D> {
         SnapshotReader { device: self.device.clone(), state: self.state.clone() }
     }
 
-    /// Sets the function that spares copies: from now on, bytes for which `spare` returns true are not copied before
-    /// they are written, and the snapshot may show anything there. The range that it is given lies within a piece.
+    /// Sets the function that spares copies: from now on, bytes for which `spare` returns true are
+    /// not copied before they are written, and the snapshot may show anything there. The range that
+    /// it is given lies within a piece.
     pub fn spare(&self, spare: impl Fn(Range<u64>) -> bool + 'static) {
         *self.state.spare.borrow_mut() = Some(Box::new(spare));
     }
@@ -132,8 +134,8 @@ impl<D: BlockDevice> SnapshotDevice<D> {
                     let copies = bytes.chunks(PIECE as usize).map(|old| Copied::Here(old.into()));
                     state.copies.borrow_mut().extend(pieces.zip(copies));
                 }
-                // Contents that cannot be read cannot be kept; the write must succeed all the same, so the snapshot
-                // is given up.
+                // Contents that cannot be read cannot be kept; the write must succeed all the same,
+                // so the snapshot is given up.
                 Err(_) => state.give_up(),
             }
         }
@@ -189,7 +191,8 @@ impl<D: BlockDevice> BlockDevice for SnapshotReader<D> {
         if !self.state.active.get() {
             return Err(lost);
         }
-        // The copies are looked up after the read: any write in the meantime made its copy before it wrote.
+        // The copies are looked up after the read: any write in the meantime made its copy before
+        // it wrote.
         let copies = self.state.copies.borrow();
         let end = offset + len as u64;
         for piece in offset / PIECE..end.div_ceil(PIECE) {
@@ -264,8 +267,8 @@ impl<D: BlockDevice> BlockDevice for SnapshotDevice<D> {
     }
 
     fn immediate(&self) -> bool {
-        // A write waits only for a copy that another write has begun. If reads complete at once, no such copy is
-        // under way.
+        // A write waits only for a copy that another write has begun. If reads complete at once, no
+        // such copy is under way.
         self.device.immediate()
     }
 }
@@ -282,9 +285,9 @@ mod tests {
     const SECTORS: u64 = 80;
 
     proptest! {
-        /// Writes anywhere, many at once, on a disk with its own timing and order, while the snapshot is read. The
-        /// snapshot always shows all of the first contents; the device shows the writes. Catches a copy that is made
-        /// too late, is torn, or is of the wrong piece.
+        /// Writes anywhere, many at once, on a disk with its own timing and order, while the
+        /// snapshot is read. The snapshot always shows all of the first contents; the device shows
+        /// the writes. Catches a copy that is made too late, is torn, or is of the wrong piece.
         #[test]
         fn a_snapshot_never_changes(
             writes in prop::collection::vec((0u64..SECTORS, 1usize..20, any::<u8>()), 1..40),
@@ -336,8 +339,8 @@ mod tests {
         }
     }
 
-    /// More copies than memory allows: the writer continues, the snapshot ends and reports it, and the memory is
-    /// freed. Spared pieces take no memory at all.
+    /// More copies than memory allows: the writer continues, the snapshot ends and reports it, and
+    /// the memory is freed. Spared pieces take no memory at all.
     #[test]
     fn memory_is_bounded() {
         let executor = Executor::simulated(1);

@@ -55,15 +55,15 @@ pub struct Completed<'a> {
     pub issued: Time,
     /// The time of completion.
     pub at: Time,
-    /// The number of flushes issued before the completion. A write that completed in epoch `e` is durable once flush
-    /// number `e`, or any later one, has completed.
+    /// The number of flushes issued before the completion. A write that completed in epoch `e` is
+    /// durable once flush number `e`, or any later one, has completed.
     pub epoch: u64,
     /// The result.
     pub result: Result<(), BlockError>,
 }
 
-/// A watcher of a device. A request whose task is dropped, or which a crash interrupts, is issued and never
-/// completed.
+/// A watcher of a device. A request whose task is dropped, or which a crash interrupts, is issued
+/// and never completed.
 pub trait TapSink {
     /// A request is about to be sent.
     fn issued(&self, request: &Issued<'_>);
@@ -115,7 +115,8 @@ impl<D: BlockDevice> Tap<D> {
         }
     }
 
-    /// Sets whether sinks may keep the buffers of writes. The device beneath gets such a write as a list.
+    /// Sets whether sinks may keep the buffers of writes. The device beneath gets such a write as a
+    /// list.
     pub fn share_buffers(&self, shares: bool) {
         self.shares.set(shares);
     }
@@ -136,7 +137,8 @@ impl<D: BlockDevice> Tap<D> {
     }
 
     fn each_sink(&self, show: impl Fn(&dyn TapSink)) {
-        // A sink may attach another during the call, so the list is not borrowed and its length is fixed.
+        // A sink may attach another during the call, so the list is not borrowed and its length is
+        // fixed.
         let count = self.sinks.borrow().len();
         for i in 0..count {
             let sink = self.sinks.borrow().get(i).cloned();
@@ -411,8 +413,8 @@ mod tests {
     use crate::model::{Model, Modeled};
     use crate::ram::RamDisk;
 
-    /// A read, two writes at once and a flush on a disk with an arm: the sink must see contents, the order of issue
-    /// and of completion, times and epochs as they were.
+    /// A read, two writes at once and a flush on a disk with an arm: the sink must see contents,
+    /// the order of issue and of completion, times and epochs as they were.
     #[test]
     fn every_request_is_shown_as_it_happened() {
         let executor = Executor::simulated(1);
@@ -421,7 +423,8 @@ mod tests {
         let disk = Rc::new(Tap::new(&rt, Modeled::new(&rt, model, RamDisk::new(1 << 30))));
         let recorder = Recorder::new(true);
         disk.attach(recorder.clone());
-        // The arm starts at the outermost cylinder, so the nearer write, issued last, completes first.
+        // The arm starts at the outermost cylinder, so the nearer write, issued last, completes
+        // first.
         for at in [900u64 << 20, 1 << 20] {
             let disk = disk.clone();
             rt.spawn("writer", async move {

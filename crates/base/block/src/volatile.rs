@@ -1,9 +1,9 @@
 //! A volatile write cache: a crash loses writes that were not flushed.
 //!
-//! A completed write stays in the cache until a flush, or until the cache is full and the oldest writes go to the
-//! device beneath. Reads see the newest data. At a crash the caller decides the fate of each write in the cache:
-//! [`VolatileCache::crash_image`] builds the disk as it is found afterwards. `docs/crash-model.md` has the rules for
-//! disks.
+//! A completed write stays in the cache until a flush, or until the cache is full and the oldest
+//! writes go to the device beneath. Reads see the newest data. At a crash the caller decides the
+//! fate of each write in the cache: [`VolatileCache::crash_image`] builds the disk as it is found
+//! afterwards. `docs/crash-model.md` has the rules for disks.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, IoBuf, WriteFlags, ram::RamDisk};
@@ -92,7 +92,8 @@ pub struct VolatileCache<D> {
     state: RefCell<State>,
     capacity: usize,
     lies: Cell<bool>,
-    /// A lock that is held while writes move to the device beneath, since they must arrive in order.
+    /// A lock that is held while writes move to the device beneath, since they must arrive in
+    /// order.
     moving: Mutex<()>,
 }
 
@@ -224,8 +225,8 @@ fn patch(buf: &mut [u8], offset: u64, pieces: &[(u64, u64, Rc<PendingWrite>)]) {
 }
 
 impl<D: BlockDevice + Snapshot> VolatileCache<D> {
-    /// The disk after a crash at this moment: `keep` decides on each write that was not flushed, oldest first. Writes
-    /// that were written through survive, and `keep` is not asked about them.
+    /// The disk after a crash at this moment: `keep` decides on each write that was not flushed,
+    /// oldest first. Writes that were written through survive, and `keep` is not asked about them.
     pub fn crash_image(&self, mut keep: impl FnMut(&PendingWrite) -> KeepWrites) -> RamDisk {
         let image = self.inner.snapshot();
         for write in &self.state.borrow().pending {
@@ -328,14 +329,15 @@ impl<D: BlockDevice> BlockDevice for VolatileCache<D> {
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
-        // A discard is a hint and may be ignored. Dropping pending writes would have to survive a crash too.
+        // A discard is a hint and may be ignored. Dropping pending writes would have to survive a
+        // crash too.
         let host_len = usize::try_from(len).unwrap_or(usize::MAX);
         self.inner.geometry().check_write(Operation::Discard, offset, host_len)
     }
 
     fn immediate(&self) -> bool {
-        // The lock is held only during operations of the device beneath. If those complete at once, it is always
-        // free.
+        // The lock is held only during operations of the device beneath. If those complete at once,
+        // it is always free.
         self.inner.immediate()
     }
 }
@@ -391,9 +393,9 @@ mod tests {
     }
 
     proptest! {
-        /// After any writes, flushes and FUA writes, and with a cache of any size, reads see the newest data. After a
-        /// crash every sector holds data that it held at or after the last durable point; with no loss allowed, it
-        /// holds the newest.
+        /// After any writes, flushes and FUA writes, and with a cache of any size, reads see the
+        /// newest data. After a crash every sector holds data that it held at or after the last
+        /// durable point; with no loss allowed, it holds the newest.
         #[test]
         fn a_crash_loses_only_what_it_may(
             ops in prop::collection::vec(op(), 1..40),
@@ -402,7 +404,8 @@ mod tests {
         ) {
             let disk = VolatileCache::with_capacity(
                 RamDisk::new((SECTORS * TEAR) as u64), capacity * TEAR);
-            // For each sector, the contents that it may have after a crash: durable first, newest last.
+            // For each sector, the contents that it may have after a crash: durable first, newest
+            // last.
             let mut may: Vec<Vec<u8>> = vec![vec![0]; SECTORS];
             run(async {
                 for op in &ops {
@@ -497,8 +500,8 @@ mod tests {
         assert_eq!(firsts(&disk.crash_image(|_| KeepWrites::Nothing))[..2], [1, 2]);
     }
 
-    /// A FUA write over an un-flushed write: the older one must not overwrite it later, neither in a crash nor when
-    /// the cache is moved out.
+    /// A FUA write over an un-flushed write: the older one must not overwrite it later, neither in
+    /// a crash nor when the cache is moved out.
     #[test]
     fn an_older_write_does_not_come_back_over_fua() {
         let disk = small();

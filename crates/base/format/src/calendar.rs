@@ -12,9 +12,11 @@ pub struct Date {
 }
 
 impl Date {
-    /// The date of a number of days since 1 January 1970. Numbers of days of every time in seconds are in range.
+    /// The date of a number of days since 1 January 1970. Numbers of days of every time in seconds
+    /// are in range.
     pub fn of_days(days: i64) -> Date {
-        // Years begin in March here, so that the leap day is the last day. The calendar repeats after 400 years.
+        // Years begin in March here, so that the leap day is the last day. The calendar repeats
+        // after 400 years.
         let shifted = days + 719_468;
         let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -36,8 +38,8 @@ impl std::fmt::Display for Date {
 mod tests {
     use super::*;
 
-    /// Every day follows the one before it, for 800 years, and the months have their lengths. Would catch a leap day that
-    /// is missing or too many.
+    /// Every day follows the one before it, for 800 years, and the months have their lengths. Would
+    /// catch a leap day that is missing or too many.
     #[test]
     fn each_day_follows_the_one_before() {
         let mut before = Date::of_days(-146_098);

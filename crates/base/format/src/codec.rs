@@ -75,8 +75,8 @@ impl OnDisk for u8 {
     fn put(&self, bytes: &mut [u8], at: usize, _endian: Endian) {
         bytes[at] = *self;
     }
-    // A copy of the bytes is fast, which matters for inodes: hundreds of their bytes have a meaning that depends on
-    // the file.
+    // A copy of the bytes is fast, which matters for inodes: hundreds of their bytes have a meaning
+    // that depends on the file.
     #[inline]
     fn get_all<const N: usize>(bytes: &[u8], at: usize, _endian: Endian) -> [u8; N] {
         let mut all = [0; N];
@@ -91,7 +91,8 @@ pub trait OnDisk: Sized {
     const SIZE: usize;
     /// Decodes the value at byte `at`. Panics if `bytes` is too short.
     fn get(bytes: &[u8], at: usize, endian: Endian) -> Self;
-    /// Encodes to byte `at`; bytes that no field covers stay as they are. Panics if `bytes` is too short.
+    /// Encodes to byte `at`; bytes that no field covers stay as they are. Panics if `bytes` is too
+    /// short.
     fn put(&self, bytes: &mut [u8], at: usize, endian: Endian);
     /// Decodes several consecutive values. Panics if `bytes` is too short.
     #[inline]
@@ -140,7 +141,8 @@ impl Field {
 
 /// Declares an on-disk structure: native fields, codec and field table from one list.
 ///
-/// A field's name in the kernel's sources stands between its offset and the arrow. Structures of Ordo's own have none.
+/// A field's name in the kernel's sources stands between its offset and the arrow. Structures of
+/// Ordo's own have none.
 ///
 /// ```
 /// ordo_format::on_disk! {
@@ -185,14 +187,15 @@ macro_rules! on_disk {
                 },)+
             ];
 
-            /// Decodes the first [`Self::SIZE`] bytes, which may have any values. Panics if there are fewer.
+            /// Decodes the first [`Self::SIZE`] bytes, which may have any values. Panics if there
+            /// are fewer.
             pub fn decode(bytes: &[u8], endian: $crate::Endian) -> $name {
                 let bytes = &bytes[..$size];
                 $name { $($field: <$type as $crate::OnDisk>::get(bytes, $offset, endian),)+ }
             }
 
-            /// Encodes every field; bytes that no field covers stay as they are. Panics if `bytes` is shorter than
-            /// [`Self::SIZE`].
+            /// Encodes every field; bytes that no field covers stay as they are. Panics if `bytes`
+            /// is shorter than [`Self::SIZE`].
             pub fn encode(&self, bytes: &mut [u8], endian: $crate::Endian) {
                 let bytes = &mut bytes[..$size];
                 $($crate::OnDisk::put(&self.$field, bytes, $offset, endian);)+

@@ -11,7 +11,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of each entry (`struct log_write_entry`). The rest of its sector is zeros, or a mark's text.
+    /// The head of each entry (`struct log_write_entry`). The rest of its sector is zeros, or a
+    /// mark's text.
     pub struct LogWritesEntry: 32 {
         0 sector => /** first sector on the recorded device */ sector: u64,
         8 nr_sectors => /** number of sectors that were written, whose contents follow this one; for a discard, the number of sectors, without contents */ sectors: u64,
@@ -28,8 +29,8 @@ impl LogWritesSuper {
 }
 
 impl LogWritesEntry {
-    /// A flush: writes that completed before had to be durable first. An entry without sectors is a flush alone
-    /// (`LOG_FLUSH_FLAG`).
+    /// A flush: writes that completed before had to be durable first. An entry without sectors is a
+    /// flush alone (`LOG_FLUSH_FLAG`).
     pub const FLUSH: u64 = 1;
     /// Force unit access: the write itself had to be durable (`LOG_FUA_FLAG`).
     pub const FUA: u64 = 2;

@@ -1,10 +1,12 @@
 //! DualFS: data and metadata apart. `docs/formats/dualfs.md`.
 //!
-//! The metadata device has a log on the structures of LFS64 ([`crate::lfs`]), whose superblocks have a magic number of
-//! their own. The data device has the contents of regular files in groups of blocks, and an identity.
+//! The metadata device has a log on the structures of LFS64 ([`crate::lfs`]), whose superblocks
+//! have a magic number of their own. The data device has the contents of regular files in groups of
+//! blocks, and an identity.
 //!
 //! Layers, lowest first:
-//! - [`Identity`]: the first sector of both devices: which pair they belong to, and which of the two each is.
+//! - [`Identity`]: the first sector of both devices: which pair they belong to, and which of the
+//!   two each is.
 //! - [`DataShape`]: the data device's blocks and groups, and the places of its tables in the IFILE.
 //! - [`GroupDescriptor`]: how many blocks of a group are free, and how many inodes it has.
 //! - [`check_pair`]: whether two devices belong together and were mounted together last.
@@ -114,7 +116,8 @@ impl CopyHead {
     }
 }
 
-/// The part of a data device with the copy of the metadata: two heads, two indexes, and slots of one block each.
+/// The part of a data device with the copy of the metadata: two heads, two indexes, and slots of
+/// one block each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyArea {
     /// The first block of the copy.
@@ -129,7 +132,8 @@ impl CopyArea {
     /// The slots that so many blocks have room for.
     pub fn slots_in(blocks: u64, bsize: u32) -> u64 {
         let most = blocks.min(u64::from(u32::MAX));
-        // Each slot takes an entry in two indexes. The estimate is less than two blocks of indexes too high.
+        // Each slot takes an entry in two indexes. The estimate is less than two blocks of indexes
+        // too high.
         let each = u64::from(bsize) + 2 * CopyEntry::SIZE as u64;
         let mut slots = most * u64::from(bsize) / each;
         while slots > 0 && 2 + 2 * CopyArea::index_blocks_of(slots, bsize) + slots > most {
@@ -229,7 +233,8 @@ pub enum IdentityError {
         /// The value found.
         value: u64,
     },
-    /// The metadata device has an impossible number of halves, or halves on the disk of the data device.
+    /// The metadata device has an impossible number of halves, or halves on the disk of the data
+    /// device.
     #[error("byte 60: a metadata device in {value} halves")]
     Halves {
         /// The value found.
@@ -251,7 +256,8 @@ pub enum IdentityError {
     },
 }
 
-/// The most blocks of a data device: the tables of more do not fit into an IFILE of a sensible size.
+/// The most blocks of a data device: the tables of more do not fit into an IFILE of a sensible
+/// size.
 const BLOCKS_MAX: u64 = 1 << 40;
 
 impl Identity {
@@ -307,7 +313,8 @@ impl Identity {
         DataShape { bsize: self.bsize, group_blocks: self.group_blocks, blocks: self.blocks }
     }
 
-    /// Whether there is no copy of the metadata, or it is behind the data device's last block and has room.
+    /// Whether there is no copy of the metadata, or it is behind the data device's last block and
+    /// has room.
     fn is_copy_right(&self) -> bool {
         let is_near = self.copy_at >= self.blocks && self.copy_at <= BLOCKS_MAX;
         match (self.copy_at, self.copy_blocks) {
@@ -406,8 +413,9 @@ pub enum PairError {
 
 /// Whether two devices, the metadata device first, belong together and were mounted together last.
 ///
-/// A mount that writes announces the new generation on the metadata device, writes it to the data device, and then makes
-/// it the metadata device's own. So the data device's is the metadata device's, or the one that this one announces.
+/// A mount that writes announces the new generation on the metadata device, writes it to the data
+/// device, and then makes it the metadata device's own. So the data device's is the metadata
+/// device's, or the one that this one announces.
 ///
 /// # Errors
 /// [`PairError`].
@@ -433,7 +441,8 @@ pub fn check_pair(metadata: &Identity, data: &Identity) -> Result<(), PairError>
     }
 }
 
-/// The data device's blocks and groups. Blocks are counted from 0, which has the identity and belongs to no file.
+/// The data device's blocks and groups. Blocks are counted from 0, which has the identity and
+/// belongs to no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataShape {
     /// The size of a block in bytes.
@@ -490,13 +499,15 @@ impl DataShape {
         group as usize * GroupDescriptor::SIZE
     }
 
-    /// The byte in the tables with a block's bit, and the bit's mask. A bit is 1 if the block is in use.
+    /// The byte in the tables with a block's bit, and the bit's mask. A bit is 1 if the block is in
+    /// use.
     pub fn bit_at(&self, block: u64) -> (usize, u8) {
         let first = self.descriptor_blocks() as usize * self.bsize as usize;
         (first + (block / 8) as usize, 1 << (block % 8))
     }
 
-    /// The tables of an empty file system: all blocks but the identity's are free, and the root belongs to group 0.
+    /// The tables of an empty file system: all blocks but the identity's are free, and the root
+    /// belongs to group 0.
     pub fn empty_tables(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.table_blocks() as usize * self.bsize as usize];
         for group in 0..self.groups() {
@@ -536,8 +547,8 @@ mod tests {
     /// A change, and the error that it makes.
     type Case = (fn(&mut Identity), IdentityError);
 
-    /// A valid identity is read; each kind of damage has its own error. Would catch a value that is used in a
-    /// computation before it is checked.
+    /// A valid identity is read; each kind of damage has its own error. Would catch a value that is
+    /// used in a computation before it is checked.
     #[test]
     fn each_damage_has_its_error() {
         use IdentityError as E;
@@ -569,8 +580,8 @@ mod tests {
         }
     }
 
-    /// The parts of a copy lie behind each other and inside of it, whatever its size. Would catch an index that reaches into a
-    /// slot, and slots behind the end.
+    /// The parts of a copy lie behind each other and inside of it, whatever its size. Would catch
+    /// an index that reaches into a slot, and slots behind the end.
     #[test]
     fn the_parts_of_a_copy_have_room() {
         for bsize in [512, 4096, 8192] {
@@ -591,8 +602,9 @@ mod tests {
         }
     }
 
-    /// Devices belong together by role, identifier, shape and generation; a mount that was interrupted between its two
-    /// writes leaves a valid pair. Would catch an older copy that is taken for the pair's own.
+    /// Devices belong together by role, identifier, shape and generation; a mount that was
+    /// interrupted between its two writes leaves a valid pair. Would catch an older copy that is
+    /// taken for the pair's own.
     #[test]
     fn devices_that_do_not_belong_together_are_refused() {
         let (meta, data) = (identity(ROLE_METADATA), identity(ROLE_DATA));
@@ -618,8 +630,8 @@ mod tests {
         assert_eq!(meta.name().to_string(), "30313233-3435-3637-3839-616263646566");
     }
 
-    /// Bits and descriptors of all blocks and groups lie in the tables, apart from each other; the groups together are the
-    /// device. Would catch tables that are a block too short.
+    /// Bits and descriptors of all blocks and groups lie in the tables, apart from each other; the
+    /// groups together are the device. Would catch tables that are a block too short.
     #[test]
     fn the_tables_have_room_for_every_block() {
         for (bsize, group_blocks, blocks) in [(512, 8, 40_000), (4096, 64, 1000), (4096, 32768, 3)]

@@ -1,5 +1,5 @@
-//! The journal of ext3 and ext4 (JBD2), described in `docs/formats/jbd2.md`. All integers are big-endian, except in
-//! records of fast commits.
+//! The journal of ext3 and ext4 (JBD2), described in `docs/formats/jbd2.md`. All integers are
+//! big-endian, except in records of fast commits.
 
 use crate::Endian;
 
@@ -61,7 +61,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The header of a revoke block (`jbd2_journal_revoke_header_t`). Block numbers of 4 or 8 bytes follow.
+    /// The header of a revoke block (`jbd2_journal_revoke_header_t`). Block numbers of 4 or 8 bytes
+    /// follow.
     pub struct Revoke: 16 {
         0 h_magic => /** 0xc03b3998 */ magic: u32,
         4 h_blocktype => /** 5 */ block_type: u32,
@@ -181,8 +182,8 @@ impl JournalSuper {
 pub struct Tag {
     /// The block of the file system.
     pub block: u64,
-    /// Whether the block began with the journal's magic number, which is replaced by zeros in the copy
-    /// (`JBD2_FLAG_ESCAPE`).
+    /// Whether the block began with the journal's magic number, which is replaced by zeros in the
+    /// copy (`JBD2_FLAG_ESCAPE`).
     pub escaped: bool,
     /// The checksum of the copy; with version 2, its low 16 bits.
     pub checksum: u32,
@@ -219,9 +220,10 @@ impl Shape {
 
     /// The tags of a descriptor, in the order of the copies that follow it.
     ///
-    /// With checksums of version 3 (`journal_block_tag3_t`) a tag has `t_blocknr` at byte 0, `t_flags` at 4,
-    /// `t_blocknr_high` at 8 and `t_checksum` at 12. Otherwise (`journal_block_tag_t`) it has `t_blocknr` at byte 0,
-    /// `t_checksum` at 4, `t_flags` at 6 and, with 64-bit numbers, `t_blocknr_high` at 8.
+    /// With checksums of version 3 (`journal_block_tag3_t`) a tag has `t_blocknr` at byte 0,
+    /// `t_flags` at 4, `t_blocknr_high` at 8 and `t_checksum` at 12. Otherwise
+    /// (`journal_block_tag_t`) it has `t_blocknr` at byte 0, `t_checksum` at 4, `t_flags` at 6 and,
+    /// with 64-bit numbers, `t_blocknr_high` at 8.
     pub fn tags(&self, block: &[u8], mut each: impl FnMut(Tag)) {
         let end = block.len().min(self.block_size).saturating_sub(self.tail());
         let size = self.tag_size();
@@ -260,8 +262,8 @@ impl Shape {
         }
     }
 
-    /// Whether the checksum in a descriptor, revoke block or commit block is right. Returns true if the block has
-    /// none.
+    /// Whether the checksum in a descriptor, revoke block or commit block is right. Returns true if
+    /// the block has none.
     pub fn checksum_is_right(&self, block: &[u8], header: &Header) -> bool {
         if self.checksums < 2 || block.len() != self.block_size {
             return true;
@@ -287,7 +289,8 @@ impl Shape {
     }
 
     fn crc(&self, parts: &[&[u8]]) -> u32 {
-        // The seed is a register without the final inversion, so the CRC continues from its inverse.
+        // The seed is a register without the final inversion, so the CRC continues from its
+        // inverse.
         !parts.iter().fold(!self.seed, |crc, part| crc32c::crc32c_append(crc, part))
     }
 }
@@ -298,7 +301,8 @@ pub mod fast {
     pub const ADD_RANGE: u16 = 1;
     /// A range of a file lost its blocks (`EXT4_FC_TAG_DEL_RANGE`).
     pub const DEL_RANGE: u16 = 2;
-    /// A new file and its name: the numbers of the directory and of the inode, then the name (`EXT4_FC_TAG_CREAT`).
+    /// A new file and its name: the numbers of the directory and of the inode, then the name
+    /// (`EXT4_FC_TAG_CREAT`).
     pub const CREATE: u16 = 3;
     /// A new name of a file, laid out as for [`CREATE`] (`EXT4_FC_TAG_LINK`).
     pub const LINK: u16 = 4;
@@ -315,7 +319,8 @@ pub mod fast {
     /// The largest type that is known.
     pub const LAST: u16 = 9;
 
-    /// Calls `each` with the records of a block, as far as they make sense. Returns false if a type is not known.
+    /// Calls `each` with the records of a block, as far as they make sense. Returns false if a type
+    /// is not known.
     pub fn records(block: &[u8], mut each: impl FnMut(u16, &[u8])) -> bool {
         let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
         let mut at = 0;

@@ -1,5 +1,6 @@
-//! JFS and its log, as far as a decoder reads them, described in `docs/formats/jfs.md`. No code here writes them.
-//! All integers are little-endian. Blocks have 4096 bytes, the only size that Linux mounts.
+//! JFS and its log, as far as a decoder reads them, described in `docs/formats/jfs.md`. No code
+//! here writes them. All integers are little-endian. Blocks have 4096 bytes, the only size that
+//! Linux mounts.
 
 use crate::Endian;
 
@@ -84,7 +85,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a node of an extent tree, the root included (`xtheader`). Entries of 16 bytes follow.
+    /// The head of a node of an extent tree, the root included (`xtheader`). Entries of 16 bytes
+    /// follow.
     pub struct ExtentNode: 32 {
         0 next => /** address of the next node on this level */ next: u64,
         8 prev => /** address of the previous one */ prev: u64,
@@ -137,8 +139,8 @@ crate::on_disk! {
 pub const MAP_EXTENTS: usize = 3072;
 
 crate::on_disk! {
-    /// A name in a leaf of names (`struct ldtentry`): the slot with its beginning. Further slots continue a long
-    /// name: the number of the next one (1 byte), a count (1), and 15 UTF-16 units.
+    /// A name in a leaf of names (`struct ldtentry`): the slot with its beginning. Further slots
+    /// continue a long name: the number of the next one (1 byte), a count (1), and 15 UTF-16 units.
     pub struct NameSlot: 32 {
         0 inumber => /** inode number */ inode: u32,
         4 next => /** slot in which the name continues; negative: none */ next: u8,
@@ -166,7 +168,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a log page (`struct logpage`). Its last 8 bytes repeat the head, except for the reserved ones.
+    /// The head of a log page (`struct logpage`). Its last 8 bytes repeat the head, except for the
+    /// reserved ones.
     pub struct LogPage: 8 {
         0 page => /** number of the page, which grows beyond the size of the log */ page: u32,
         4 rsrvd => /** undefined */ reserved: u16,
@@ -217,15 +220,16 @@ pub struct Geometry {
     pub log: (u64, u64),
     /// The first block and number of blocks of fsck's workspace.
     pub fsck: (u64, u64),
-    /// The secondary copies of the aggregate inodes and of their map: first block and number of blocks.
+    /// The secondary copies of the aggregate inodes and of their map: first block and number of
+    /// blocks.
     pub second: [(u64, u64); 2],
     /// Whether directories have an index, so that names carry their position in it.
     pub indexed: bool,
 }
 
 impl Superblock {
-    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is none, or one that
-    /// Linux would not mount.
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is
+    /// none, or one that Linux would not mount.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -269,8 +273,8 @@ impl Extent {
     }
 }
 
-/// The slots of a page of names, or of the root in an inode, in the order of their entries. `leaf`: the page of a
-/// leaf is wanted, otherwise that of an inner node.
+/// The slots of a page of names, or of the root in an inode, in the order of their entries. `leaf`:
+/// the page of a leaf is wanted, otherwise that of an inner node.
 fn name_slots(page: &[u8], root: bool, leaf: bool) -> impl Iterator<Item = &[u8]> {
     const LEAF: u8 = 2;
     const INNER: u8 = 4;
@@ -296,8 +300,8 @@ pub fn name_children(page: &[u8], root: bool) -> impl Iterator<Item = Pxd> {
     name_slots(page, root, false).map(|raw| <Pxd as crate::OnDisk>::get(raw, 0, LE))
 }
 
-/// Calls `each` with every name and its inode in a leaf of names, or in the root in an inode if that is a leaf.
-/// `indexed` is [`Geometry::indexed`].
+/// Calls `each` with every name and its inode in a leaf of names, or in the root in an inode if
+/// that is a leaf. `indexed` is [`Geometry::indexed`].
 pub fn names(page: &[u8], root: bool, indexed: bool, mut each: impl FnMut(&str, u32)) {
     let first = if indexed { 22 } else { 26 };
     for raw in name_slots(page, root, true) {
@@ -348,8 +352,8 @@ impl Dinode {
 mod tests {
     use super::*;
 
-    /// A root of 9 slots with names of 3, 11 and 30 units, the last over three slots. Then the same with slots that
-    /// form a circle, lie beyond the end, or make a name longer than all of them.
+    /// A root of 9 slots with names of 3, 11 and 30 units, the last over three slots. Then the same
+    /// with slots that form a circle, lie beyond the end, or make a name longer than all of them.
     #[test]
     fn long_names_go_on_in_other_slots() {
         let mut root = [0u8; 9 * SLOT];

@@ -1,7 +1,9 @@
-//! Partitions: the master boot record (MBR), the GUID partition table (GPT), and BSD's disklabel, read only.
+//! Partitions: the master boot record (MBR), the GUID partition table (GPT), and BSD's disklabel,
+//! read only.
 //!
-//! Sources: UEFI specification, chapter 5 (MBR and GPT); FreeBSD's `sys/disklabel.h` for the label's layout.
-//! All are little-endian, and count sectors of 512 bytes; a GPT of a disk with larger sectors counts these.
+//! Sources: UEFI specification, chapter 5 (MBR and GPT); FreeBSD's `sys/disklabel.h` for the
+//! label's layout. All are little-endian, and count sectors of 512 bytes; a GPT of a disk with
+//! larger sectors counts these.
 //!
 //! | MBR, sector 0 | GPT header, sector 1 | BSD label, sector 1 of a slice |
 //! |---|---|---|
@@ -69,8 +71,8 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// The four entries of a master boot record, without the empty ones; each with its place, counted from 1. `None` if
-/// the sector is not an MBR.
+/// The four entries of a master boot record, without the empty ones; each with its place, counted
+/// from 1. `None` if the sector is not an MBR.
 pub fn mbr(sector: &[u8]) -> Option<Vec<(u32, Range)>> {
     if sector.len() < 512 || sector[510..512] != [0x55, 0xaa] {
         return None;
@@ -120,7 +122,8 @@ pub fn is_gpt(sector: &[u8]) -> bool {
     sector.len() >= 512 && sector.starts_with(b"EFI PART")
 }
 
-/// Reads a GPT's header, which counts sectors of `unit` bytes; `None` if the sector is none, or it is damaged.
+/// Reads a GPT's header, which counts sectors of `unit` bytes; `None` if the sector is none, or it
+/// is damaged.
 pub fn gpt_header(sector: &[u8], unit: u64) -> Option<GptHeader> {
     if !is_gpt(sector) {
         return None;
@@ -157,7 +160,8 @@ const LINUX_SWAP: [u8; 16] = [
     0x6d, 0xfd, 0x57, 0x06, 0xab, 0xa4, 0xc4, 0x43, 0x84, 0xe5, 0x09, 0x33, 0xc8, 0x4b, 0x4f, 0x4f,
 ];
 
-/// The entries of a GPT that are in use, each with its place, counted from 1. `None` if they are damaged.
+/// The entries of a GPT that are in use, each with its place, counted from 1. `None` if they are
+/// damaged.
 pub fn gpt_entries(header: &GptHeader, bytes: &[u8]) -> Option<Vec<(u32, Range)>> {
     let bytes = bytes.get(..header.entries_len)?;
     if crc32(bytes) != header.crc {
@@ -192,8 +196,8 @@ pub fn gpt_entries(header: &GptHeader, bytes: &[u8]) -> Option<Vec<(u32, Range)>
     Some(out)
 }
 
-/// The partitions of a BSD label by letter, as ranges from the start of the labelled disk or slice. `None` if the
-/// sector is not a label.
+/// The partitions of a BSD label by letter, as ranges from the start of the labelled disk or slice.
+/// `None` if the sector is not a label.
 pub fn bsd(sector: &[u8]) -> Option<Vec<(char, Range)>> {
     const MAGIC: u32 = 0x8256_4557;
     const RAW: usize = 2;
@@ -209,8 +213,8 @@ pub fn bsd(sector: &[u8]) -> Option<Vec<(char, Range)>> {
         return None;
     }
     let field = |i: usize, at: usize| u64::from(LE.get_u32(entries, 16 * i + at));
-    // Offsets count from the start of the disk or of the slice. The raw partition's offset shows from which, so it
-    // is subtracted.
+    // Offsets count from the start of the disk or of the slice. The raw partition's offset shows
+    // from which, so it is subtracted.
     let base = if count > RAW { field(RAW, 4) } else { 0 };
     let mut out = Vec::new();
     for (i, letter) in (0..count).zip('a'..='z') {
@@ -239,8 +243,8 @@ mod tests {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     }
 
-    /// A label's entries count from the start of its raw partition. Damage in any byte under the check sum must be
-    /// noticed.
+    /// A label's entries count from the start of its raw partition. Damage in any byte under the
+    /// check sum must be noticed.
     #[test]
     fn a_bsd_label() {
         let mut sector = vec![0; 512];

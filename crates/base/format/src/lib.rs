@@ -2,8 +2,8 @@
 //!
 //! Layers, lowest first:
 //! - [`Endian`] and [`OnDisk`]: integers and arrays of them at byte offsets.
-//! - [`on_disk!`]: one list of (field, offset, type) makes the native structure, its codec and its table of
-//!   [`Field`]s. A test compares the tables in `docs/formats/` with these.
+//! - [`on_disk!`]: one list of (field, offset, type) makes the native structure, its codec and its
+//!   table of [`Field`]s. A test compares the tables in `docs/formats/` with these.
 //! - [`ufs1`]: UFS1, as far as it differs from UFS2.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
 //! - [`lfs`]: LFS64 and LFS32, the log-structured file systems of NetBSD.
@@ -25,10 +25,10 @@
 //!
 //! Invariants:
 //! - No I/O, no global state, no unsafe code.
-//! - Encoding writes the known fields only. Bytes that no field covers stay as they are, so decoding and encoding
-//!   with the same [`Endian`] changes nothing.
-//! - A structure that a `read` returned can be used in arithmetic: every value that divides, shifts or indexes was
-//!   checked. A structure from a bare `decode` has the values on disk, unchecked.
+//! - Encoding writes the known fields only. Bytes that no field covers stay as they are, so
+//!   decoding and encoding with the same [`Endian`] changes nothing.
+//! - A structure that a `read` returned can be used in arithmetic: every value that divides, shifts
+//!   or indexes was checked. A structure from a bare `decode` has the values on disk, unchecked.
 //!
 //! ```
 //! use ordo_format::{Endian, ufs2::superblock::{SEARCH, Superblock, SuperblockError}};

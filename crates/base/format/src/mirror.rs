@@ -1,4 +1,5 @@
-//! A metadata device of DualFS in two halves, each of which has all of it. `docs/formats/dualfs.md`.
+//! A metadata device of DualFS in two halves, each of which has all of it.
+//! `docs/formats/dualfs.md`.
 //!
 //! - [`MirrorLabel`]: the sector with the number of a half and its epoch.
 //! - [`compare_halves`]: the current half, and the state of the other one.
@@ -17,14 +18,16 @@ pub const LABEL_MAGIC: u64 = u64::from_le_bytes(*b"OrdoHalf");
 pub const LABEL_VERSION: u32 = 1;
 /// Bytes of a label: a sector, which is written wholly or not at all.
 pub const LABEL_SIZE: usize = 512;
-/// The byte of a half at which its label is. The log has nothing between the identity and the first superblock.
+/// The byte of a half at which its label is. The log has nothing between the identity and the first
+/// superblock.
 pub const LABEL_AT: u64 = 4096;
 /// The end of the bytes that are a half's own: all others are the same on both halves.
 pub const LABEL_END: u64 = 8192;
 
 /// The half has everything that was made durable, and is not in use.
 pub const STATE_CLEAN: u32 = 1;
-/// The half is in use, or was when the power went: the two may differ in writes that were not made durable.
+/// The half is in use, or was when the power went: the two may differ in writes that were not made
+/// durable.
 pub const STATE_IN_USE: u32 = 2;
 
 /// The byte of a label's checksum.
@@ -245,12 +248,12 @@ pub struct HalvesState {
     pub epoch: u64,
 }
 
-/// Finds the current half. `labels` are of one or both, in any order; `told` is the epoch that the data device of the pair
-/// was told last.
+/// Finds the current half. `labels` are of one or both, in any order; `told` is the epoch that the
+/// data device of the pair was told last.
 ///
-/// The half with the higher epoch counts: its epoch went up before the first write that the other lacks was acknowledged. Of
-/// equal epochs the first half's counts. A half whose epoch is lower than the one that the data device knows is older, even
-/// where it is alone.
+/// The half with the higher epoch counts: its epoch went up before the first write that the other
+/// lacks was acknowledged. Of equal epochs the first half's counts. A half whose epoch is lower
+/// than the one that the data device knows is older, even where it is alone.
 ///
 /// # Errors
 /// [`MirrorError`].
@@ -346,8 +349,8 @@ mod tests {
         }
     }
 
-    /// The higher epoch counts; equal ones count as equal only where both are clean; what is behind the data device is refused,
-    /// alone or not. Would catch a stale half that wins.
+    /// The higher epoch counts; equal ones count as equal only where both are clean; what is behind
+    /// the data device is refused, alone or not. Would catch a stale half that wins.
     #[test]
     fn the_half_that_counts_has_everything() {
         use MirrorError as E;

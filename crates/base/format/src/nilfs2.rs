@@ -1,4 +1,5 @@
-//! NILFS2, as far as a decoder reads it, described in `docs/formats/nilfs2.md`. No code here writes it.
+//! NILFS2, as far as a decoder reads it, described in `docs/formats/nilfs2.md`. No code here writes
+//! it.
 
 use crate::Endian;
 
@@ -132,8 +133,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a super root (`struct nilfs_super_root`). Three inodes follow: the DAT's, the checkpoint file's,
-    /// and the segment usage file's.
+    /// The head of a super root (`struct nilfs_super_root`). Three inodes follow: the DAT's, the
+    /// checkpoint file's, and the segment usage file's.
     pub struct SuperRoot: 16 {
         0 sr_sum => /** checksum from byte 4 on */ sum: u32,
         4 sr_bytes => /** number of bytes covered by the checksum */ bytes: u16,
@@ -184,7 +185,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a directory entry (`struct nilfs_dir_entry`). The name follows; entries are padded to eight bytes.
+    /// The head of a directory entry (`struct nilfs_dir_entry`). The name follows; entries are
+    /// padded to eight bytes.
     pub struct DirEntry: 12 {
         0 inode => /** inode number; 0: free entry */ ino: u64,
         8 rec_len => /** number of bytes to the next entry */ rec_len: u16,
@@ -224,7 +226,8 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// The geometry that a superblock gives; `None` if its checksum is wrong or a value is impossible.
+    /// The geometry that a superblock gives; `None` if its checksum is wrong or a value is
+    /// impossible.
     pub fn read(bytes: &[u8; Superblock::SIZE]) -> Option<Geometry> {
         let sb = Superblock::decode(bytes, LE);
         let counted = usize::from(sb.bytes);
@@ -295,8 +298,8 @@ impl Geometry {
         }
     }
 
-    /// The use of block `lbn` in a file with entries of `size` bytes. A group has as many entries as a block has
-    /// bits.
+    /// The use of block `lbn` in a file with entries of `size` bytes. A group has as many entries
+    /// as a block has bits.
     pub fn grouped(&self, lbn: u64, size: usize) -> Grouped {
         let (bytes, each) = (self.block_size() as u64, (self.block_size() / size) as u64);
         let entries = bytes * 8;
@@ -337,7 +340,8 @@ pub enum Holds {
 }
 
 impl SegmentSummary {
-    /// The head of a summary in these bytes, to learn how many blocks it needs; `None` if a count is impossible.
+    /// The head of a summary in these bytes, to learn how many blocks it needs; `None` if a count
+    /// is impossible.
     pub fn head(g: &Geometry, bytes: &[u8]) -> Option<SegmentSummary> {
         let head = SegmentSummary::decode(bytes.get(..SegmentSummary::SIZE)?, LE);
         let (own, all) = (u32::from(head.bytes), u64::from(head.nblocks));
@@ -361,8 +365,8 @@ impl SegmentSummary {
         self.flags & summary_flag::SUPER_ROOT != 0
     }
 
-    /// The contents of the partial segment after its summary, whose blocks are `summary`. `None` if the checksum is
-    /// wrong, or the summary describes more or fewer blocks than there are.
+    /// The contents of the partial segment after its summary, whose blocks are `summary`. `None` if
+    /// the checksum is wrong, or the summary describes more or fewer blocks than there are.
     pub fn extents(&self, g: &Geometry, summary: &[u8]) -> Option<Vec<Extent>> {
         let bytes = summary.get(..self.sumbytes as usize)?;
         if checksum(g.crc_seed, &bytes[8..]) != self.sumsum {
@@ -461,8 +465,8 @@ pub struct Name<'a> {
     pub name: &'a [u8],
 }
 
-/// The names in a directory block, up to the first entry that makes no sense. The second value is true if entries
-/// fill the block exactly, each with a valid name.
+/// The names in a directory block, up to the first entry that makes no sense. The second value is
+/// true if entries fill the block exactly, each with a valid name.
 pub fn names(block: &[u8]) -> (Vec<Name<'_>>, bool) {
     let (mut at, mut all, mut sound) = (0, Vec::new(), true);
     while at + DirEntry::SIZE <= block.len() {

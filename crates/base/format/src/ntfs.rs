@@ -1,12 +1,12 @@
-//! NTFS and its log, as far as a decoder reads them, described in `docs/formats/ntfs.md`. No code here writes
-//! them. All integers are little-endian.
+//! NTFS and its log, as far as a decoder reads them, described in `docs/formats/ntfs.md`. No code
+//! here writes them. All integers are little-endian.
 
 use crate::Endian;
 
 const LE: Endian = Endian::Little;
 
-/// The unit of fixups (update sequence), in bytes: the last two bytes of each unit are protected, on disks of any
-/// sector size.
+/// The unit of fixups (update sequence), in bytes: the last two bytes of each unit are protected,
+/// on disks of any sector size.
 pub const FIXUP_UNIT: usize = 512;
 
 crate::on_disk! {
@@ -70,7 +70,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a non-resident attribute, whose contents are in clusters. It follows [`AttributeHead`].
+    /// The head of a non-resident attribute, whose contents are in clusters. It follows
+    /// [`AttributeHead`].
     pub struct Outside: 48 {
         0 lowest_vcn => /** first cluster of the contents that is described here */ first: u64,
         8 highest_vcn => /** last cluster of the contents that is described here */ last: u64,
@@ -161,7 +162,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The part that NTFS puts first into the data of its log records. The clusters follow, 8 bytes each.
+    /// The part that NTFS puts first into the data of its log records. The clusters follow, 8 bytes
+    /// each.
     pub struct Action: 32 {
         0 redo_op => /** operation that was done */ redo: u16,
         2 undo_op => /** operation that undoes it */ undo: u16,
@@ -181,8 +183,8 @@ crate::on_disk! {
 
 /// Operations of log records.
 pub mod action {
-    /// A value of the undo operation: the record is itself the rollback of an earlier one (a compensation log
-    /// record).
+    /// A value of the undo operation: the record is itself the rollback of an earlier one (a
+    /// compensation log record).
     pub const COMPENSATION: u16 = 1;
     /// The transaction is committed.
     pub const COMMIT: u16 = 26;
@@ -238,7 +240,8 @@ pub struct Geometry {
 }
 
 impl Boot {
-    /// Decodes a boot sector, and checks the fields from which sizes are computed. `None` if it is not NTFS's.
+    /// Decodes a boot sector, and checks the fields from which sizes are computed. `None` if it is
+    /// not NTFS's.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Boot::SIZE {
             return None;
@@ -271,8 +274,8 @@ impl Boot {
     }
 }
 
-/// The bytes of a structure with its fixups applied: the end of each sector is restored. `None` if the structure is
-/// torn, or has no valid fixups.
+/// The bytes of a structure with its fixups applied: the end of each sector is restored. `None` if
+/// the structure is torn, or has no valid fixups.
 pub fn unprotected(raw: &[u8]) -> Option<Vec<u8>> {
     if raw.len() < FIXUP_UNIT {
         return None;
@@ -308,8 +311,8 @@ pub struct Run {
     pub len: u64,
 }
 
-/// The runs of a run list whose first cluster is `first` of the contents; holes are left out. The list ends where it
-/// makes no sense.
+/// The runs of a run list whose first cluster is `first` of the contents; holes are left out. The
+/// list ends where it makes no sense.
 pub fn runs(list: &[u8], first: u64) -> Vec<Run> {
     let number = |raw: &[u8], signed: bool| {
         let fill = if signed && raw.last().is_some_and(|b| b & 0x80 != 0) { 0xff } else { 0 };
@@ -425,7 +428,8 @@ pub struct LogShape {
 }
 
 impl LogShape {
-    /// Decodes a restart page whose fixups were applied. `None` if it makes no sense, or is newer than what is known.
+    /// Decodes a restart page whose fixups were applied. `None` if it makes no sense, or is newer
+    /// than what is known.
     pub fn read(page: &[u8]) -> Option<LogShape> {
         if page.len() < RestartPage::SIZE || !matches!(&page[..4], b"RSTR" | b"CHKD") {
             return None;
@@ -456,7 +460,8 @@ impl LogShape {
 }
 
 impl Action {
-    /// Decodes the action in a record's data, with its clusters. `None` if a value in it is impossible.
+    /// Decodes the action in a record's data, with its clusters. `None` if a value in it is
+    /// impossible.
     pub fn read(data: &[u8]) -> Option<(Action, Vec<u64>)> {
         if data.len() < Action::SIZE {
             return None;
@@ -484,8 +489,8 @@ mod tests {
         }
     }
 
-    /// A sector whose end has another number is torn. A structure whose fixup list is not inside the first sector has
-    /// none.
+    /// A sector whose end has another number is torn. A structure whose fixup list is not inside
+    /// the first sector has none.
     #[test]
     fn torn_structures_are_not_decoded() {
         let mut raw = vec![0; 1024];

@@ -1,5 +1,5 @@
-//! ReiserFS 3.5 and 3.6, as far as a decoder reads them, described in `docs/formats/reiserfs.md`. No code here
-//! writes them.
+//! ReiserFS 3.5 and 3.6, as far as a decoder reads them, described in `docs/formats/reiserfs.md`.
+//! No code here writes them.
 
 use crate::Endian;
 
@@ -70,8 +70,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An entry of a directory item (`struct reiserfs_de_head`). All entry heads come first; the names fill the item
-    /// from its end, in their order.
+    /// An entry of a directory item (`struct reiserfs_de_head`). All entry heads come first; the
+    /// names fill the item from its end, in their order.
     pub struct EntryHead: 16 {
         0 deh_offset => /** hash of the name, with a number that distinguishes names of equal hash */ offset: u32,
         4 deh_dir_id => /** directory number in the key of the named object */ dir_id: u32,
@@ -91,8 +91,9 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The head of a descriptor or commit block of the journal (`struct reiserfs_journal_desc`). Block numbers
-    /// follow: in the descriptor the numbers of the first copies, in the commit block those of the rest.
+    /// The head of a descriptor or commit block of the journal (`struct reiserfs_journal_desc`).
+    /// Block numbers follow: in the descriptor the numbers of the first copies, in the commit block
+    /// those of the rest.
     pub struct TransactionHead: 12 {
         0 j_trans_id => /** number of the transaction */ id: u32,
         4 j_len => /** number of block copies in the transaction */ len: u32,
@@ -130,8 +131,8 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is none, or of an
-    /// unknown version.
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is
+    /// none, or of an unknown version.
     pub fn read(bytes: &[u8]) -> Option<Geometry> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -169,8 +170,8 @@ impl Geometry {
         SUPERBLOCK_AT >> self.block_shift
     }
 
-    /// The index of a bitmap block; `None` if the block is none. The first bitmap follows the superblock; each other
-    /// one is the first of the blocks that it describes.
+    /// The index of a bitmap block; `None` if the block is none. The first bitmap follows the
+    /// superblock; each other one is the first of the blocks that it describes.
     pub fn bitmap(&self, block: u64) -> Option<u64> {
         let each = 8u64 << self.block_shift;
         match block {
@@ -230,12 +231,14 @@ pub fn item_heads(bytes: &[u8]) -> impl Iterator<Item = ItemHead> {
 }
 
 impl ItemHead {
-    /// Whether the item is an object's inode (stat data): the first of its items, in either version.
+    /// Whether the item is an object's inode (stat data): the first of its items, in either
+    /// version.
     pub fn is_inode(&self) -> bool {
         self.offset_and_type == 0
     }
 
-    /// The offset in its file of an indirect item, in bytes from 1 on; `None` if the item is of another kind.
+    /// The offset in its file of an indirect item, in bytes from 1 on; `None` if the item is of
+    /// another kind.
     pub fn indirect(&self) -> Option<u64> {
         const OLD_INDIRECT: u64 = 0xffff_fffe;
         match self.version {
@@ -247,7 +250,8 @@ impl ItemHead {
         }
     }
 
-    /// Whether the item holds directory entries. Such items have keys of version 3.5 in either version.
+    /// Whether the item holds directory entries. Such items have keys of version 3.5 in either
+    /// version.
     pub fn is_directory(&self) -> bool {
         const DIRECTORY: u64 = 500;
         self.version == 0 && self.offset_and_type >> 32 == DIRECTORY

@@ -1,11 +1,13 @@
 //! Signatures: the bytes by which a device's contents are recognised, read only.
 //!
-//! Whoever is about to overwrite a device asks here first. The table (`table.rs`) has every format that Ordo reads, every entry
-//! of libblkid's list that needs no more than bytes at an offset, and archives and disk images of other programs. Sources:
-//! util-linux's `libblkid/src`, the page of each format in `docs/formats`, and the specifications of the archives.
+//! Whoever is about to overwrite a device asks here first. The table (`table.rs`) has every format
+//! that Ordo reads, every entry of libblkid's list that needs no more than bytes at an offset, and
+//! archives and disk images of other programs. Sources: util-linux's `libblkid/src`, the page of
+//! each format in `docs/formats`, and the specifications of the archives.
 //!
-//! A signature is a hint, and no proof: two bytes are the same by chance once in 65,536. Signatures this short have a second
-//! condition where the format offers one. A false alarm costs `--force`; silence costs a disk.
+//! A signature is a hint, and no proof: two bytes are the same by chance once in 65,536. Signatures
+//! this short have a second condition where the format offers one. A false alarm costs `--force`;
+//! silence costs a disk.
 //!
 //! ```
 //! use ordo_format::signature::{Contents, find, ranges};
@@ -23,7 +25,8 @@ mod table;
 use conditions::Condition;
 use table::TABLE;
 
-/// The bytes at the beginning that are read: the last signature there is the second header of LUKS2, at 4 MiB.
+/// The bytes at the beginning that are read: the last signature there is the second header of
+/// LUKS2, at 4 MiB.
 const HEAD: u64 = (4 << 20) + (64 << 10);
 /// The bytes at the end that are read: the first signature there is 3,087 sectors before the end.
 const TAIL: u64 = 2 << 20;
@@ -75,8 +78,9 @@ pub struct Contents {
     pieces: Vec<(u64, Vec<u8>)>,
 }
 
-/// The ranges of a device of `size` bytes to read: offset and length, in order, in whole sectors unless the device ends
-/// within one. They are the beginning, the end, samples between them, and the places of far copies.
+/// The ranges of a device of `size` bytes to read: offset and length, in order, in whole sectors
+/// unless the device ends within one. They are the beginning, the end, samples between them, and
+/// the places of far copies.
 pub fn ranges(size: u64) -> Vec<(u64, usize)> {
     let mut all = Vec::new();
     if size <= WHOLE {
@@ -142,8 +146,8 @@ impl Place {
     }
 }
 
-/// Every signature in these contents, in order of their offsets. A signature at one place is named once: by the first entry of
-/// the table.
+/// Every signature in these contents, in order of their offsets. A signature at one place is named
+/// once: by the first entry of the table.
 pub fn find(contents: &Contents) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     for signature in TABLE {

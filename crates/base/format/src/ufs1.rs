@@ -1,13 +1,15 @@
 //! UFS1, the first on-disk format of the fast file system, as far as it differs from UFS2.
 //!
-//! Superblock, groups and directories have the same structures. The superblock's older fields of 32 bits are valid,
-//! unless a newer system has kept its own fields up to date beside them. Inodes have 128 bytes, and pointers 32 bits.
-//! There are no extended attributes, no birth times and no check-hashes; every inode is initialised when the file system
-//! is made. A group's structures may begin further into each next group, so that they do not all lie on one platter.
+//! Superblock, groups and directories have the same structures. The superblock's older fields of 32
+//! bits are valid, unless a newer system has kept its own fields up to date beside them. Inodes
+//! have 128 bytes, and pointers 32 bits. There are no extended attributes, no birth times and no
+//! check-hashes; every inode is initialised when the file system is made. A group's structures may
+//! begin further into each next group, so that they do not all lie on one platter.
 //!
-//! UFS1 structures are read into those of UFS2 ([`Superblock::parse`], [`Inode1::widened`]), and written from them
-//! ([`Superblock::store`], [`Inode1::narrowed`]). The functions of [`Superblock`] here are all that differs between the
-//! two formats. A user asks them, takes sizes and places from the superblock, and needs no other knowledge of UFS1.
+//! UFS1 structures are read into those of UFS2 ([`Superblock::parse`], [`Inode1::widened`]), and
+//! written from them ([`Superblock::store`], [`Inode1::narrowed`]). The functions of [`Superblock`]
+//! here are all that differs between the two formats. A user asks them, takes sizes and places from
+//! the superblock, and needs no other knowledge of UFS1.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -17,10 +19,11 @@ use crate::ufs2::{Csum, Dinode, Group, Superblock};
 use crate::{Endian, on_disk};
 
 on_disk! {
-    /// An inode: everything about a file except its name. FreeBSD's `struct ufs1_dinode`, without `di_`.
+    /// An inode: everything about a file except its name. FreeBSD's `struct ufs1_dinode`, without
+    /// `di_`.
     ///
-    /// The 60 bytes of `db` and `ib` hold the target of a short symbolic link instead; `db[0]` holds a
-    /// special file's device number.
+    /// The 60 bytes of `db` and `ib` hold the target of a short symbolic link instead; `db[0]`
+    /// holds a special file's device number.
     pub struct Inode1: 128 {
         0 di_mode => /** file type and permissions; 0: the inode is free */ mode: u16,
         2 di_nlink => /** number of names (hard links) */ nlink: u16,
@@ -49,13 +52,13 @@ pub const SHORT_LINK: Range<usize> = 40..100;
 /// The place of the superblock, in bytes.
 pub const SUPERBLOCK_AT: u64 = 8192;
 
-/// The inode format of 4.4BSD, with owners of 32 bits and types in directory entries: the only one that is read
-/// (`FS_44INODEFMT`).
+/// The inode format of 4.4BSD, with owners of 32 bits and types in directory entries: the only one
+/// that is read (`FS_44INODEFMT`).
 pub const INODE_FORMAT: i32 = 2;
 
 impl Inode1 {
-    /// This inode as UFS2's. `raw` are the bytes from which it was decoded; they hold the targets of links shorter
-    /// than `short_link`.
+    /// This inode as UFS2's. `raw` are the bytes from which it was decoded; they hold the targets
+    /// of links shorter than `short_link`.
     pub fn widened(&self, raw: &[u8], endian: Endian, short_link: u64) -> Dinode {
         let mut d = Dinode::zeroed();
         (d.mode, d.nlink, d.uid, d.gid) = (self.mode, self.nlink, self.uid, self.gid);
@@ -78,8 +81,9 @@ impl Inode1 {
         d
     }
 
-    /// UFS2's inode as this one. Times beyond 32 bits become the nearest possible ones. Fields that UFS1 does not have
-    /// are lost; blocks and numbers of blocks that a UFS1 file system can have are not.
+    /// UFS2's inode as this one. Times beyond 32 bits become the nearest possible ones. Fields that
+    /// UFS1 does not have are lost; blocks and numbers of blocks that a UFS1 file system can have
+    /// are not.
     pub fn narrowed(d: &Dinode) -> Inode1 {
         let seconds = |s: i64| s.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
         Inode1 {
@@ -105,7 +109,8 @@ impl Inode1 {
     }
 }
 
-/// The fields of a group's header whose meaning or value depends on the format, with their right values.
+/// The fields of a group's header whose meaning or value depends on the format, with their right
+/// values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OlderGroupFields {
     /// The number of cylinders (`old_ncyl`).
@@ -179,8 +184,8 @@ impl Superblock {
         }
     }
 
-    /// Encodes an inode, with its check-hash where the file system keeps one. Panics if there are fewer bytes than
-    /// [`inode_size`](Self::inode_size).
+    /// Encodes an inode, with its check-hash where the file system keeps one. Panics if there are
+    /// fewer bytes than [`inode_size`](Self::inode_size).
     pub fn put_inode(&self, d: &Dinode, raw: &mut [u8], endian: Endian) {
         if self.is_ufs1() {
             Inode1::narrowed(d).encode(raw, endian);
@@ -224,8 +229,8 @@ impl Superblock {
         }
     }
 
-    /// The largest link count that a mount may make: FreeBSD's limit for UFS2; for UFS1 that of older systems, which
-    /// count with a sign.
+    /// The largest link count that a mount may make: FreeBSD's limit for UFS2; for UFS1 that of
+    /// older systems, which count with a sign.
     pub fn links_max(&self) -> u32 {
         if self.is_ufs1() { i16::MAX as u32 } else { LINK_MAX }
     }
@@ -263,8 +268,8 @@ impl Superblock {
         }
     }
 
-    /// The bytes of the tables of rotational positions before a group's bitmaps. No system keeps their contents any
-    /// more.
+    /// The bytes of the tables of rotational positions before a group's bitmaps. No system keeps
+    /// their contents any more.
     pub fn position_tables(&self) -> usize {
         let cylinders = self.old_cpg.max(0) as usize;
         let each = size_of::<i32>() + size_of::<i16>() * self.old_nrpos.max(0) as usize;
@@ -292,8 +297,8 @@ impl Superblock {
         OlderGroupFields { ncyl, old_niblk: self.ipg as i16, btotoff, boff, niblk: 0 }
     }
 
-    /// The older fields of the superblock on which the places of structures depend, and the format: name and value.
-    /// The values are 0 on UFS2.
+    /// The older fields of the superblock on which the places of structures depend, and the format:
+    /// name and value. The values are 0 on UFS2.
     pub fn older_shape(&self) -> [(&'static str, i64); 5] {
         let of_ufs1 = |value: i32| if self.is_ufs1() { value.into() } else { 0 };
         [
@@ -305,7 +310,8 @@ impl Superblock {
         ]
     }
 
-    /// The superblock's older fields that repeat newer ones: name, value, right value. There are none on UFS2.
+    /// The superblock's older fields that repeat newer ones: name, value, right value. There are
+    /// none on UFS2.
     pub fn older_fields(&self) -> Vec<(&'static str, i64, i64)> {
         if !self.is_ufs1() {
             return Vec::new();
@@ -325,8 +331,8 @@ impl Superblock {
         fields.map(|(name, stored, right)| (name, stored.into(), right.into())).into()
     }
 
-    /// Encodes the superblock for the disk: the older fields repeat the newer ones. Bytes that no field covers stay as
-    /// they are; the check-hash is not set. Panics if `bytes` is too short.
+    /// Encodes the superblock for the disk: the older fields repeat the newer ones. Bytes that no
+    /// field covers stay as they are; the check-hash is not set. Panics if `bytes` is too short.
     pub fn store(&self, bytes: &mut [u8], endian: Endian) {
         let mut sb = self.clone();
         sb.keep_older_fields();
@@ -376,8 +382,8 @@ impl Superblock {
         self.sblockloc = SUPERBLOCK_AT as i64;
     }
 
-    /// The number of fragments by which a group's structures are moved into the group (`fs_old_cgoffset`): always 0
-    /// on UFS2.
+    /// The number of fragments by which a group's structures are moved into the group
+    /// (`fs_old_cgoffset`): always 0 on UFS2.
     pub fn cg_moved(&self, cg: u32) -> u64 {
         match self.is_ufs1() {
             true => {

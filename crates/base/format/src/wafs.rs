@@ -1,8 +1,8 @@
 //! WAFS: a log on a device of its own, or in a preallocated file.
 //!
-//! Layers: the superblock in two copies that are written in turn, and then sectors, each of which a device writes
-//! wholly or not at all. A byte of the log has a logical offset, its log sequence number (LSN), which only grows. The
-//! sectors are a ring over these offsets.
+//! Layers: the superblock in two copies that are written in turn, and then sectors, each of which a
+//! device writes wholly or not at all. A byte of the log has a logical offset, its log sequence
+//! number (LSN), which only grows. The sectors are a ring over these offsets.
 //!
 //! All integers are little-endian. `docs/formats/wafs.md` describes the format.
 
@@ -130,7 +130,8 @@ impl WafsSuper {
         Ok(sb)
     }
 
-    /// Repairs a copy in which one bit was flipped. Returns whether its checksum is right afterwards.
+    /// Repairs a copy in which one bit was flipped. Returns whether its checksum is right
+    /// afterwards.
     pub fn repair(bytes: &mut [u8]) -> bool {
         repair(&mut bytes[..Self::SIZE], 12)
     }
@@ -154,8 +155,8 @@ impl SectorHead {
         SectorHead::read_unchecked(sector).filter(|head| head.check == checksum(sector, 4))
     }
 
-    /// The head of a sector; `None` if its magic number is wrong or its length impossible. The checksum is not
-    /// verified.
+    /// The head of a sector; `None` if its magic number is wrong or its length impossible. The
+    /// checksum is not verified.
     pub fn read_unchecked(sector: &[u8]) -> Option<SectorHead> {
         let head = SectorHead::decode(sector, LE);
         let sound = head.magic == SECTOR_MAGIC && head.used as usize <= sector.len() - Self::SIZE;
@@ -169,13 +170,15 @@ impl SectorHead {
         LE.put_u32(sector, 4, check);
     }
 
-    /// Repairs a sector in which one bit was flipped. Returns its head where its checksum is right afterwards.
+    /// Repairs a sector in which one bit was flipped. Returns its head where its checksum is right
+    /// afterwards.
     pub fn repair(sector: &mut [u8]) -> Option<SectorHead> {
         if repair(sector, 4) { SectorHead::read(sector) } else { None }
     }
 }
 
-/// Flips back the one bit that makes the checksum at byte `field` wrong; returns false if it is more than one bit.
+/// Flips back the one bit that makes the checksum at byte `field` wrong; returns false if it is
+/// more than one bit.
 fn repair(bytes: &mut [u8], field: usize) -> bool {
     let found = LE.get_u32(bytes, field) ^ checksum(bytes, field);
     let bit = match found.count_ones() {
@@ -187,8 +190,8 @@ fn repair(bytes: &mut [u8], field: usize) -> bool {
     bit.inspect(|bit| bytes[bit / 8] ^= 1 << (bit % 8)).is_some()
 }
 
-/// The bit of `len` bytes whose flip changes their CRC-32C by `found`. The checksum is linear: a bit changes it by
-/// the checksum of that bit alone, and each byte that follows shifts this change.
+/// The bit of `len` bytes whose flip changes their CRC-32C by `found`. The checksum is linear: a
+/// bit changes it by the checksum of that bit alone, and each byte that follows shifts this change.
 fn flipped_bit(len: usize, found: u32) -> Option<usize> {
     let table: [u32; 256] = std::array::from_fn(|byte| {
         (0..8).fold(
@@ -230,8 +233,8 @@ mod tests {
         bytes
     }
 
-    /// Each single flipped bit is found and repaired. Catches a mistake in the algebra of the checksum, which would
-    /// take a flipped bit for the end of the log.
+    /// Each single flipped bit is found and repaired. Catches a mistake in the algebra of the
+    /// checksum, which would take a flipped bit for the end of the log.
     #[test]
     fn every_flipped_bit_is_repaired() {
         let good = sector();

@@ -1,5 +1,5 @@
-//! Every kind of damage to a directory entry or an attribute record gives its own error, with the byte at which the
-//! entry starts, and the walk continues where it can.
+//! Every kind of damage to a directory entry or an attribute record gives its own error, with the
+//! byte at which the entry starts, and the walk continues where it can.
 
 use ordo_format::Endian::{self, Big, Little};
 use ordo_format::ufs2::dir::{self, CHUNK, EntryError, EntryFault as F};

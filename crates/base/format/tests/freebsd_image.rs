@@ -1,6 +1,6 @@
-//! The codecs on an image that FreeBSD wrote: every structure validates, every check-hash is the one that FreeBSD
-//! computed, and decoding then encoding changes no byte. Catches a wrong offset, a wrong hash rule, and a field that
-//! is missing from a structure.
+//! The codecs on an image that FreeBSD wrote: every structure validates, every check-hash is the
+//! one that FreeBSD computed, and decoding then encoding changes no byte. Catches a wrong offset, a
+//! wrong hash rule, and a field that is missing from a structure.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::superblock::{CK_INODE, SBLOCK_SIZE};

@@ -1,7 +1,8 @@
 //! The LFS codecs on images that NetBSD wrote, and on damaged ones.
 //!
-//! Catches a wrong offset, a wrong checksum rule, a field that is missing from a structure, and a block that is taken
-//! for another's. Of damage, it catches whatever would be trusted or cause a panic.
+//! Catches a wrong offset, a wrong checksum rule, a field that is missing from a structure, and a
+//! block that is taken for another's. Of damage, it catches whatever would be trusted or cause a
+//! panic.
 
 use ordo_format::lfs::summary::{SEALED, Seal, flag};
 use ordo_format::lfs::superblock::{CKSUM_OFFSET, Dlfs32, Dlfs64};
@@ -39,8 +40,8 @@ fn log(image: &[u8], sb: &Superblock, segment: u64) -> Vec<(i64, Summary)> {
     out
 }
 
-/// Every partial segment that NetBSD wrote is whole, is encoded to its own bytes, and has inodes in each of its inode
-/// blocks. Both formats occur, and more than one summary with several files.
+/// Every partial segment that NetBSD wrote is whole, is encoded to its own bytes, and has inodes in
+/// each of its inode blocks. Both formats occur, and more than one summary with several files.
 #[test]
 fn every_partial_segment_is_understood() {
     let (mut seen, mut inodes, mut entries) = (0, 0, 0);
@@ -102,8 +103,8 @@ fn check_directory(sb: &Superblock, bytes: &[u8]) -> usize {
         .count()
 }
 
-/// All ten superblocks are encoded to the bytes that NetBSD wrote, and the values that follow from their fields are
-/// right.
+/// All ten superblocks are encoded to the bytes that NetBSD wrote, and the values that follow from
+/// their fields are right.
 #[test]
 fn superblocks_come_out_as_they_were() {
     for name in IMAGES {
@@ -149,8 +150,8 @@ fn bytes_of(sb: &Superblock) -> Vec<u8> {
     bytes
 }
 
-/// Each field from which sizes and places are computed is refused by its own name when it is impossible, in both
-/// formats, and the message names the byte.
+/// Each field from which sizes and places are computed is refused by its own name when it is
+/// impossible, in both formats, and the message names the byte.
 #[test]
 fn each_impossible_field_has_its_error() {
     type Plant = (&'static str, fn(&mut Superblock));
@@ -209,7 +210,8 @@ fn each_impossible_field_has_its_error() {
     assert_eq!(Superblock::read(&bytes_of(&large)).unwrap_err().field(), Some("size"));
 }
 
-/// Bytes that are no valid superblock get a name too: another byte order, a torn write, something else.
+/// Bytes that are no valid superblock get a name too: another byte order, a torn write, something
+/// else.
 #[test]
 fn other_superblocks_are_refused_by_name() {
     let good = bytes_of(&made(Width::Lfs64));
@@ -244,8 +246,9 @@ fn pseg(sb: &Superblock) -> (Summary, Vec<u8>) {
     (summary, bytes)
 }
 
-/// A sealed partial segment is recognised as torn whichever byte is changed, while NetBSD's sums cover four bytes of
-/// each block. Without the seal the same damage passes, so it is the seal that detects it.
+/// A sealed partial segment is recognised as torn whichever byte is changed, while NetBSD's sums
+/// cover four bytes of each block. Without the seal the same damage passes, so it is the seal that
+/// detects it.
 #[test]
 fn a_seal_covers_every_byte() {
     for width in [Width::Lfs64, Width::Lfs32] {
@@ -314,8 +317,8 @@ fn each_impossible_summary_has_its_error() {
 }
 
 proptest! {
-    /// Arbitrary bytes in place of a summary or superblock give an error or a structure, never a panic, and an
-    /// accepted structure stays inside its segment.
+    /// Arbitrary bytes in place of a summary or superblock give an error or a structure, never a
+    /// panic, and an accepted structure stays inside its segment.
     #[test]
     fn any_bytes_are_judged(changes in prop::collection::vec((0usize..1024, any::<u8>()), 1..12), start in 512i64..1024) {
         let sb = made(Width::Lfs64);

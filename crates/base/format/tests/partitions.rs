@@ -1,7 +1,7 @@
 //! Partition tables as other programs and hostile disks have them.
 //!
-//! Tables are made byte by byte. Would catch a partition outside of the disk or over another one that is used, a chain
-//! that never ends, and a damaged GPT that is taken for an empty disk.
+//! Tables are made byte by byte. Would catch a partition outside of the disk or over another one
+//! that is used, a chain that never ends, and a damaged GPT that is taken for an empty disk.
 
 use ordo_format::label::{Kind, PartitionTable, PartitionTableReader, TableProblem};
 use proptest::prelude::*;
@@ -80,8 +80,8 @@ fn gpt_disk(unit: usize) -> Vec<u8> {
     disk
 }
 
-/// Primary partitions and a chain of logical ones; the numbers are those of the kernel, also where the chain has a sector without
-/// a partition.
+/// Primary partitions and a chain of logical ones; the numbers are those of the kernel, also where
+/// the chain has a sector without a partition.
 #[test]
 fn logical_partitions_are_counted_from_5() {
     let mut disk = vec![0; 1 << 20];
@@ -99,7 +99,8 @@ fn logical_partitions_are_counted_from_5() {
     assert_eq!(table.areas, [(0, 512), (200 * 512, 512), (500 * 512, 512), (300 * 512, 512)]);
 }
 
-/// A chain that leads back to its beginning, one that leads out of the disk, and one that leads to a sector of zeros.
+/// A chain that leads back to its beginning, one that leads out of the disk, and one that leads to
+/// a sector of zeros.
 #[test]
 fn a_chain_ends() {
     for (next, wanted) in [
@@ -126,7 +127,8 @@ fn a_chain_ends() {
     assert_eq!(table.problems, [TableProblem::ChainLong { most: 128 }]);
 }
 
-/// Entries beyond the end of the disk, or over another one, are left out, and the message says which.
+/// Entries beyond the end of the disk, or over another one, are left out, and the message says
+/// which.
 #[test]
 fn bad_entries_are_left_out() {
     let mut disk = vec![0; 1 << 20];
@@ -145,7 +147,8 @@ fn bad_entries_are_left_out() {
     assert_eq!(said.len(), 3);
 }
 
-/// A GPT with either size of sectors; with a damaged header, or damaged entries, its copy is used and named.
+/// A GPT with either size of sectors; with a damaged header, or damaged entries, its copy is used
+/// and named.
 #[test]
 fn a_gpt_and_its_copy() {
     for unit in [512, 4096] {

@@ -1,5 +1,5 @@
-//! Random bytes and random structures go through every codec and back, in both byte orders. Catches a codec that
-//! forgets bytes, mixes byte orders, or panics on bytes that a disk may hold.
+//! Random bytes and random structures go through every codec and back, in both byte orders. Catches
+//! a codec that forgets bytes, mixes byte orders, or panics on bytes that a disk may hold.
 
 use ordo_format::ufs1::Inode1;
 use ordo_format::ufs2::csum::CsTotal;
@@ -140,8 +140,9 @@ proptest! {
         }
     }
 
-    /// An inode of UFS1 becomes one of UFS2 and again one of UFS1, and no byte has changed: of a file, of a link with a
-    /// short target and with a long one, of a device, and of a free inode. So does a pointer in an indirect block.
+    /// An inode of UFS1 becomes one of UFS2 and again one of UFS1, and no byte has changed: of a
+    /// file, of a link with a short target and with a long one, of a device, and of a free inode.
+    /// So does a pointer in an indirect block.
     #[test]
     fn any_bytes_of_a_ufs1_inode_come_back(
         mut bytes in prop::collection::vec(any::<u8>(), 128),

@@ -1,8 +1,8 @@
 //! Contents of other programs are recognised by their bytes alone.
 //!
-//! Fault model: a disk in use is given to a program that is about to overwrite it. Would catch a signature at a wrong place,
-//! one that is looked for on large disks only, a condition that refuses what the format's own program wrote, and random or
-//! hostile bytes that make the search panic.
+//! Fault model: a disk in use is given to a program that is about to overwrite it. Would catch a
+//! signature at a wrong place, one that is looked for on large disks only, a condition that refuses
+//! what the format's own program wrote, and random or hostile bytes that make the search panic.
 
 use ordo_format::signature::{Contents, Found, find, ranges};
 use proptest::prelude::*;
@@ -18,8 +18,8 @@ fn found_on(disk: &[u8]) -> Vec<Found> {
     find(&contents(disk))
 }
 
-/// Signatures as the headers of their programs give them, at bytes from the start or, if negative, from the end. Larger formats
-/// are made by their own programs in the tests of the command.
+/// Signatures as the headers of their programs give them, at bytes from the start or, if negative,
+/// from the end. Larger formats are made by their own programs in the tests of the command.
 const KNOWN: &[(&str, i64, &[u8])] = &[
     ("LVM2", 512, b"LABELONE\x01\0\0\0\0\0\0\0\0\0\0\0\x20\0\0\0LVM2 001"),
     ("LUKS", 0, b"LUKS\xba\xbe\x00\x01"),
@@ -81,8 +81,8 @@ fn every_signature_is_found_at_its_place_on_small_and_large_disks() {
     }
 }
 
-/// btrfs keeps copies of its superblock at 64 MiB and beyond: without them a new file system over an old btrfs could be brought
-/// back by `btrfs rescue`, and blkid would be right to be in doubt.
+/// btrfs keeps copies of its superblock at 64 MiB and beyond: without them a new file system over
+/// an old btrfs could be brought back by `btrfs rescue`, and blkid would be right to be in doubt.
 #[test]
 fn far_copies_are_found() {
     let mut disk = vec![0; 80 << 20];

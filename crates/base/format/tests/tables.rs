@@ -1,5 +1,5 @@
-//! The tables in `docs/formats` are the codecs' field lists, and the lists cover each structure without overlap.
-//! Catches an offset that was changed in one place only, and overlapping fields.
+//! The tables in `docs/formats` are the codecs' field lists, and the lists cover each structure
+//! without overlap. Catches an offset that was changed in one place only, and overlapping fields.
 
 use std::fmt::Write as _;
 
@@ -262,8 +262,8 @@ const OWN_PAGES: [&str; 2] = ["wafs", "dualfs"];
 /// Structures, and a field, of Ordo's own on the pages of others.
 const OWN_FIELDS: [&str; 4] = ["Seal.magic", "Seal.frags", "Seal.crc", "Dlfs64.grouptabsz"];
 
-/// A search for a field's name in the kernel's sources finds the codec that reads it. Catches a new field that was
-/// added without this name, and one name given to two fields.
+/// A search for a field's name in the kernel's sources finds the codec that reads it. Catches a new
+/// field that was added without this name, and one name given to two fields.
 #[test]
 fn each_field_carries_the_kernels_name() {
     for (page, structures) in PAGES {

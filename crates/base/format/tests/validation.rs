@@ -1,6 +1,7 @@
-//! Each validated field, changed alone, gives its own error, in both byte orders. Fault model: a valid superblock or
-//! group header in which one field is overwritten; the check-hash is corrected, so that it does not catch the change
-//! first. Catches a check that is missing, too weak, or names the wrong byte.
+//! Each validated field, changed alone, gives its own error, in both byte orders. Fault model: a
+//! valid superblock or group header in which one field is overwritten; the check-hash is corrected,
+//! so that it does not catch the change first. Catches a check that is missing, too weak, or names
+//! the wrong byte.
 
 use ordo_format::ufs2::group::{GroupError, GroupField};
 use ordo_format::ufs2::superblock::{
@@ -133,8 +134,8 @@ fn other_formats_and_broken_hashes_are_distinguished() {
     assert_eq!(Superblock::parse(&[0; 8192]), Err(E::Magic { found: 0 }));
 }
 
-/// UFS1's superblock: the older fields are valid unless the newer ones are marked as right, and a fault is named. A
-/// superblock that is stored has both.
+/// UFS1's superblock: the older fields are valid unless the newer ones are marked as right, and a
+/// fault is named. A superblock that is stored has both.
 #[test]
 fn older_superblocks_are_taken_over() {
     for endian in ORDERS {

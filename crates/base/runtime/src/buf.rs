@@ -1,7 +1,7 @@
 //! Buffers that a device may read into or write from directly.
 //!
-//! Freed buffers go to a free list of their thread, so that large ones are not faulted in and zeroed again for each
-//! request. [`IoBuf::keep_unused`] ends that where memory is short.
+//! Freed buffers go to a free list of their thread, so that large ones are not faulted in and
+//! zeroed again for each request. [`IoBuf::keep_unused`] ends that where memory is short.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
@@ -18,16 +18,18 @@ const SIZE_MIN: usize = 64;
 /// The number of size classes. A class holds buffers of `SIZE_MIN << class` bytes, up to 1 MiB.
 const CLASSES: usize = 15;
 
-/// The most memory that one thread keeps on its free list, in bytes: as much as the longest requests take that the kernel
-/// has under way at a FUSE server, so that none of them faults in new memory.
+/// The most memory that one thread keeps on its free list, in bytes: as much as the longest
+/// requests take that the kernel has under way at a FUSE server, so that none of them faults in new
+/// memory.
 const KEEP_BYTES: usize = 64 << 20;
 
-/// The bytes of a buffer that is worth such memory, and the most bytes that are kept of each class of shorter ones: the allocator
-/// has memory for those as quickly, and a cache frees many.
+/// The bytes of a buffer that is worth such memory, and the most bytes that are kept of each class
+/// of shorter ones: the allocator has memory for those as quickly, and a cache frees many.
 const LONG: usize = 8192;
 const KEEP_SHORT_BYTES: usize = 1 << 20;
 
-/// Initialised memory. It is aligned to its size, if that is a power of two, and to [`ALIGN_MAX`] at most.
+/// Initialised memory. It is aligned to its size, if that is a power of two, and to [`ALIGN_MAX`]
+/// at most.
 struct Memory {
     start: NonNull<u8>,
     /// Its size. A memory of 0 bytes is not allocated, or belongs to somebody else.
@@ -58,8 +60,8 @@ impl Memory {
         Memory { start, bytes }
     }
 
-    /// Gives its pages to the machine, which has new ones for it when it is used again. Returns whether there are any: the
-    /// machine's pages can be larger than this memory.
+    /// Gives its pages to the machine, which has new ones for it when it is used again. Returns
+    /// whether there are any: the machine's pages can be larger than this memory.
     fn return_pages(&self) -> bool {
         // SAFETY: the call has no conditions.
         #[allow(unsafe_code)]
@@ -73,8 +75,8 @@ impl Memory {
             return false;
         }
         let first = self.start.as_ptr().wrapping_add(from - start);
-        // SAFETY: the pages are inside of memory that has no other owner; they become zeros, which are bytes too. An error
-        // changes nothing.
+        // SAFETY: the pages are inside of memory that has no other owner; they become zeros, which
+        // are bytes too. An error changes nothing.
         #[allow(unsafe_code)]
         let done = unsafe { libc::madvise(first.cast(), to - from, libc::MADV_DONTNEED) };
         done == 0
@@ -103,7 +105,8 @@ struct FreeList {
     classes: [Vec<Memory>; CLASSES],
     /// The bytes of these.
     bytes: usize,
-    /// Memory without pages. The allocator would keep its pages in memory as long as a neighbour is in use.
+    /// Memory without pages. The allocator would keep its pages in memory as long as a neighbour is
+    /// in use.
     hollow: [Vec<Memory>; CLASSES],
     /// Whether nothing is kept that has pages.
     returns_pages: bool,
@@ -137,8 +140,9 @@ thread_local! {
     static FREE: RefCell<FreeList> = RefCell::default();
 }
 
-/// Owned bytes of any length. They are aligned to the power of two that is not less than their number, but to 4,096 bytes at
-/// most: enough for direct I/O of so many bytes wherever it is possible. A short buffer takes little memory.
+/// Owned bytes of any length. They are aligned to the power of two that is not less than their
+/// number, but to 4,096 bytes at most: enough for direct I/O of so many bytes wherever it is
+/// possible. A short buffer takes little memory.
 pub struct IoBuf {
     /// At least `len` bytes.
     memory: Memory,
@@ -158,8 +162,8 @@ impl IoBuf {
         }
     }
 
-    /// A buffer of `len` bytes with the contents of an earlier buffer of this thread, for a caller that overwrites
-    /// them all.
+    /// A buffer of `len` bytes with the contents of an earlier buffer of this thread, for a caller
+    /// that overwrites them all.
     pub fn scratch(len: usize) -> IoBuf {
         IoBuf { memory: take_free(len).unwrap_or_else(|| Memory::zeroed(len)), len }
     }
@@ -167,15 +171,17 @@ impl IoBuf {
     /// A buffer in memory that somebody else owns. It is neither freed nor kept on a free list.
     ///
     /// # Safety
-    /// The `len` bytes at `start` are initialised, and stay valid as long as the program runs. Nobody writes them, and
-    /// nobody but this buffer has a mutable reference to them, before the buffer is dropped.
+    /// The `len` bytes at `start` are initialised, and stay valid as long as the program runs.
+    /// Nobody writes them, and nobody but this buffer has a mutable reference to them, before the
+    /// buffer is dropped.
     #[allow(unsafe_code)]
     pub unsafe fn lent(start: NonNull<u8>, len: usize) -> IoBuf {
         IoBuf { memory: Memory { start, bytes: 0 }, len }
     }
 
-    /// Whether this thread keeps the memory of freed buffers for the next ones, as it does at first. If not, it gives the pages
-    /// of each to the machine, and at once of those that it has kept.
+    /// Whether this thread keeps the memory of freed buffers for the next ones, as it does at
+    /// first. If not, it gives the pages of each to the machine, and at once of those that it has
+    /// kept.
     pub fn keep_unused(keep: bool) {
         FREE.with_borrow_mut(|free| {
             free.returns_pages = !keep;
@@ -193,7 +199,8 @@ impl IoBuf {
         self.memory.bytes
     }
 
-    /// Takes bytes away from the end, so that `len` are left. The memory stays as large. Has no effect if there are not so many.
+    /// Takes bytes away from the end, so that `len` are left. The memory stays as large. Has no
+    /// effect if there are not so many.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -219,8 +226,8 @@ impl IoBuf {
     }
 }
 
-/// The bytes of one request, in pieces that follow one another. Pieces may be shared with other holders, and none of
-/// them can change a shared piece ([`Arc::make_mut`] copies it).
+/// The bytes of one request, in pieces that follow one another. Pieces may be shared with other
+/// holders, and none of them can change a shared piece ([`Arc::make_mut`] copies it).
 #[derive(Clone, Debug, Default)]
 pub struct IoList {
     pieces: Vec<Arc<IoBuf>>,
@@ -254,7 +261,8 @@ impl IoList {
         self.len == 0
     }
 
-    /// Joins all bytes in one buffer. They are copied, unless there is one piece only and it is not shared.
+    /// Joins all bytes in one buffer. They are copied, unless there is one piece only and it is not
+    /// shared.
     pub fn join(mut self) -> IoBuf {
         if self.pieces.len() == 1 {
             let only = self.pieces.pop().expect("it has one");
@@ -299,7 +307,8 @@ impl Clone for IoBuf {
 impl Deref for IoBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory has at least `len` initialised bytes, and is borrowed as long as the slice.
+        // SAFETY: the memory has at least `len` initialised bytes, and is borrowed as long as the
+        // slice.
         #[allow(unsafe_code)]
         unsafe {
             std::slice::from_raw_parts(self.memory.start.as_ptr(), self.len)
@@ -342,9 +351,10 @@ mod tests {
         assert!(IoBuf::zeroed(0).is_empty());
     }
 
-    /// A request of direct I/O has a length that is a multiple of the device's alignment, a power of two; its buffer must be
-    /// aligned so too. A short buffer must not take a page: a cache of inodes would take many times its size. Would catch an
-    /// alignment that the kernel refuses, and memory that nothing counts.
+    /// A request of direct I/O has a length that is a multiple of the device's alignment, a power
+    /// of two; its buffer must be aligned so too. A short buffer must not take a page: a cache of
+    /// inodes would take many times its size. Would catch an alignment that the kernel refuses, and
+    /// memory that nothing counts.
     #[test]
     fn buffers_are_aligned_and_take_little_memory() {
         for len in (1..9000).chain([12_288, 1 << 20, 3 << 20]) {
@@ -357,8 +367,8 @@ mod tests {
         }
     }
 
-    /// A longer buffer keeps its bytes and shows no older ones behind them, a shorter one keeps its beginning, in the
-    /// memory that it has or in other.
+    /// A longer buffer keeps its bytes and shows no older ones behind them, a shorter one keeps its
+    /// beginning, in the memory that it has or in other.
     #[test]
     fn a_resized_buffer_keeps_its_beginning() {
         for (from, to) in [(512, 1024), (1024, 512), (4096, 12_288), (12_288, 4096), (100, 0)] {
@@ -371,8 +381,9 @@ mod tests {
         }
     }
 
-    /// A buffer that was cut must give its whole memory back to the free list, and lent memory must stay its owner's. Would
-    /// catch a list of buffers that are shorter than their class, and memory with two owners.
+    /// A buffer that was cut must give its whole memory back to the free list, and lent memory must
+    /// stay its owner's. Would catch a list of buffers that are shorter than their class, and
+    /// memory with two owners.
     #[test]
     fn cut_and_lent_buffers_give_back_what_is_theirs() {
         let mut cut = IoBuf::scratch(1 << 16);
@@ -412,7 +423,8 @@ mod tests {
     fn resident(pages: &[usize]) -> usize {
         let is_in_memory = |page: &&usize| {
             let mut seen = 0;
-            // SAFETY: the call writes one byte, as it gets one page; an address that is not mapped is an error.
+            // SAFETY: the call writes one byte, as it gets one page; an address that is not mapped
+            // is an error.
             #[allow(unsafe_code)]
             let done = unsafe { libc::mincore(**page as *mut _, ALIGN_MAX, &mut seen) };
             done == 0 && seen & 1 == 1
@@ -420,8 +432,9 @@ mod tests {
         pages.iter().filter(is_in_memory).count()
     }
 
-    /// In a shortage the pages of freed buffers must leave memory although neighbours of theirs stay, and those must keep
-    /// their bytes. Would catch memory that a free list or the allocator keeps, and a page that is taken from a neighbour.
+    /// In a shortage the pages of freed buffers must leave memory although neighbours of theirs
+    /// stay, and those must keep their bytes. Would catch memory that a free list or the allocator
+    /// keeps, and a page that is taken from a neighbour.
     #[test]
     fn unused_memory_goes_back_to_the_machine() {
         for len in [ALIGN_MAX, 32 << 10] {

@@ -1,8 +1,9 @@
 //! The price of processor work in virtual time.
 //!
 //! Code charges its work while it does it ([`Cpu::operation`], [`Cpu::bytes`], [`Cpu::touch`],
-//! [`Cpu::dependencies`]). A charge only adds to a debt; [`Runtime::settle`](crate::Runtime::settle) pays the debt by
-//! sleeping on the model's single processor. On a real clock the model is [`CpuModel::NONE`], and nothing is charged.
+//! [`Cpu::dependencies`]). A charge only adds to a debt;
+//! [`Runtime::settle`](crate::Runtime::settle) pays the debt by sleeping on the model's single
+//! processor. On a real clock the model is [`CpuModel::NONE`], and nothing is charged.
 
 use std::cell::Cell;
 
@@ -15,8 +16,8 @@ pub struct CpuModel {
     pub operation_ns: u64,
     /// The time to find one buffer and change something in it.
     pub touch_ns: u64,
-    /// The whole life of one dependency of soft updates: creating it, or rolling it back in an image, and resolving
-    /// it ([`DEPENDENCY_TOUCHES`]).
+    /// The whole life of one dependency of soft updates: creating it, or rolling it back in an
+    /// image, and resolving it ([`DEPENDENCY_TOUCHES`]).
     pub dependency_ns: u64,
     /// Making one entry of a log, without the bytes copied into it ([`LOG_RECORD_TOUCHES`]).
     pub log_record_ns: u64,
@@ -26,8 +27,9 @@ pub struct CpuModel {
     pub request_ns: u64,
 }
 
-/// The price of a dependency, in units of finding a buffer. No publication gives it, so it is measured on Ordo's own
-/// code in process: `make bench`, section `processor` of `docs/results/core.md`.
+/// The price of a dependency, in units of finding a buffer. No publication gives it, so it is
+/// measured on Ordo's own code in process: `make bench`, section `processor` of
+/// `docs/results/core.md`.
 pub const DEPENDENCY_TOUCHES: u64 = 18;
 /// The price of a log entry, in the same unit and measured in the same way.
 pub const LOG_RECORD_TOUCHES: u64 = 4;

@@ -20,7 +20,8 @@ use crate::tasks::{ReadyQueue, TaskId, TaskWaker, Tasks};
 use crate::time::{Duration, Time};
 use crate::timers::{TimerKey, Timers};
 
-/// On a real clock, the number of polls after which I/O and timers are checked although tasks are ready.
+/// On a real clock, the number of polls after which I/O and timers are checked although tasks are
+/// ready.
 const POLLS_BETWEEN_CHECKS: u64 = 61;
 
 /// The rule by which the next ready task is chosen.
@@ -100,8 +101,8 @@ impl Executor {
         Executor::with(Clock::Virtual(Cell::new(0)), seed, Backend::Inline)
     }
 
-    /// An executor in real time. Its I/O is on io_uring, or on a pool of threads if io_uring is refused. `ORDO_IO` in
-    /// the environment (`uring`, `threads` or `inline`) takes precedence.
+    /// An executor in real time. Its I/O is on io_uring, or on a pool of threads if io_uring is
+    /// refused. `ORDO_IO` in the environment (`uring`, `threads` or `inline`) takes precedence.
     pub fn real(seed: u64) -> Executor {
         let named = std::env::var("ORDO_IO").ok();
         Executor::real_on(named.as_deref().and_then(Backend::by_name).unwrap_or_default(), seed)
@@ -251,7 +252,8 @@ impl Inner {
         sync::take_wait();
         let mut cx = Context::from_waker(&runnable.waker);
         let done = runnable.future.as_mut().poll(&mut cx).is_ready();
-        // Results are dropped only after the borrow of the table ends, since a destructor may spawn or wake tasks.
+        // Results are dropped only after the borrow of the table ends, since a destructor may spawn
+        // or wake tasks.
         if done {
             let finished = self.tasks.borrow_mut().finish(id);
             drop((finished, runnable));
@@ -261,7 +263,8 @@ impl Inner {
         }
     }
 
-    /// With no task ready, waits for I/O or steps the clock to the next timer. Returns false if there is neither.
+    /// With no task ready, waits for I/O or steps the clock to the next timer. Returns false if
+    /// there is neither.
     fn advance(&self) -> bool {
         let next = self.timers.borrow_mut().next();
         match &self.clock {
@@ -279,8 +282,8 @@ impl Inner {
                     self.driver.poll();
                 } else if !self.driver.reap() {
                     self.ready.park(|| self.driver.wait(timeout));
-                    // Completions are taken in after the thread is no longer marked as parked, so that the wake-ups
-                    // need not interrupt it.
+                    // Completions are taken in after the thread is no longer marked as parked, so
+                    // that the wake-ups need not interrupt it.
                     self.driver.reap();
                 }
             }
@@ -319,7 +322,8 @@ impl Runtime {
         self.0.now()
     }
 
-    /// A moment of this executor on the clock that all threads have; `None` if its own clock is virtual.
+    /// A moment of this executor on the clock that all threads have; `None` if its own clock is
+    /// virtual.
     pub fn instant(&self, at: Time) -> Option<std::time::Instant> {
         match self.0.clock {
             Clock::Real(began) => Some(began + std::time::Duration::from_nanos(at.as_nanos())),
@@ -337,7 +341,8 @@ impl Runtime {
         self.0.seed
     }
 
-    /// The number of times that the scheduler chose a task or found none: a measure of its own work.
+    /// The number of times that the scheduler chose a task or found none: a measure of its own
+    /// work.
     pub fn polls(&self) -> u64 {
         self.0.polls.get()
     }
@@ -385,8 +390,8 @@ impl Runtime {
         Join { result: rx }
     }
 
-    /// Announces a source of wake-ups outside this thread. While the returned value is held, an idle executor in real
-    /// time waits for the source instead of reporting a deadlock.
+    /// Announces a source of wake-ups outside this thread. While the returned value is held, an
+    /// idle executor in real time waits for the source instead of reporting a deadlock.
     pub fn external(&self) -> External {
         self.0.externals.set(self.0.externals.get() + 1);
         External { runtime: self.clone() }

@@ -1,22 +1,24 @@
 //! A deterministic, single-threaded async runtime.
 //!
-//! Every core of the project consists of `async fn`s on this executor. In simulation the clock is virtual and one
-//! seed fixes every choice, so the same seed gives the same bytes. In production the same code runs in real time,
-//! with real I/O. Time, randomness and the order of tasks come only from here.
+//! Every core of the project consists of `async fn`s on this executor. In simulation the clock is
+//! virtual and one seed fixes every choice, so the same seed gives the same bytes. In production
+//! the same code runs in real time, with real I/O. Time, randomness and the order of tasks come
+//! only from here.
 //!
 //! Layers, lowest first:
 //! - [`time`]: [`Time`] in nanoseconds since the executor started.
-//! - [`IoBuf`], and the driver under [`Runtime`]'s `read_at`, `write_at`, `sync_file` and `punch_hole`: real I/O on
-//!   io_uring or threads, or at once under a virtual clock.
+//! - [`IoBuf`], and the driver under [`Runtime`]'s `read_at`, `write_at`, `sync_file` and
+//!   `punch_hole`: real I/O on io_uring or threads, or at once under a virtual clock.
 //! - [`executor`]: tasks, timers, seeded choice of the next task, deadlock reports.
 //! - [`MaybeFuture`]: the result of a trait object's operation, there at once or to wait for.
 //! - [`sync`]: mutex, read-write lock, semaphore, notify, one-shot.
 //! - [`cpu`]: the price of processor work in virtual time.
 //!
 //! Invariants:
-//! - One thread. A waker may be called from another thread; a task is polled only on the executor's.
-//! - An executor with no ready task, no timer and no I/O under way, but with a task that is not a daemon, has proven
-//!   a [`Deadlock`]. The report lists what each task waits for.
+//! - One thread. A waker may be called from another thread; a task is polled only on the
+//!   executor's.
+//! - An executor with no ready task, no timer and no I/O under way, but with a task that is not a
+//!   daemon, has proven a [`Deadlock`]. The report lists what each task waits for.
 //! - Dropping the [`Executor`] drops every task at its present await. That is a crash.
 //!
 //! ```

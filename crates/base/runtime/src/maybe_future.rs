@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 /// A future in a box, for one thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// The result of an operation that seldom has to wait. A result that is there at once allocates nothing.
+/// The result of an operation that seldom has to wait. A result that is there at once allocates
+/// nothing.
 ///
 /// ```
 /// use ordo_runtime::{Executor, MaybeFuture};

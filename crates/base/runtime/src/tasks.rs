@@ -47,7 +47,8 @@ impl ReadyQueue {
 
     fn push(&self, id: TaskId) {
         self.ids.lock().expect("no holder panics").push_back(id);
-        // The flag is set only while the executor waits or is about to, so this wake-up comes from another thread.
+        // The flag is set only while the executor waits or is about to, so this wake-up comes from
+        // another thread.
         if self.parked.load(Ordering::SeqCst)
             && let Some(unpark) = self.unparker.get()
         {
@@ -85,8 +86,8 @@ impl TaskWaker {
         Arc::new(TaskWaker { id, queued: AtomicBool::new(false), ready: ready.clone() })
     }
 
-    /// Clears the task's mark as queued. It must be called before the task is polled, so that a later wake-up queues
-    /// it again.
+    /// Clears the task's mark as queued. It must be called before the task is polled, so that a
+    /// later wake-up queues it again.
     pub(crate) fn clear(&self) {
         self.queued.store(false, Ordering::Release);
     }

@@ -18,8 +18,8 @@ struct Slot {
     waker: Option<Waker>,
 }
 
-/// The registered timers. A cancelled timer stays in the heap until its time comes or half of the heap is cancelled;
-/// it never moves the clock.
+/// The registered timers. A cancelled timer stays in the heap until its time comes or half of the
+/// heap is cancelled; it never moves the clock.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Time, u64, u32)>>,

@@ -7,8 +7,8 @@ use crate::executor::Clock;
 pub const VIRTUAL_EPOCH: i64 = 946_684_800;
 
 impl Runtime {
-    /// Seconds and nanoseconds since 1970. In real time they come from the host's clock; in virtual time they are
-    /// [`VIRTUAL_EPOCH`] plus the virtual clock.
+    /// Seconds and nanoseconds since 1970. In real time they come from the host's clock; in virtual
+    /// time they are [`VIRTUAL_EPOCH`] plus the virtual clock.
     pub fn wall_time(&self) -> (i64, u32) {
         match self.0.clock {
             Clock::Virtual(_) => {

@@ -1,9 +1,10 @@
 //! Names from a disk or a trace, as they are shown to a person.
 //!
-//! A name is any bytes. On a terminal some of them move the cursor, change colours, or begin a line that looks like the
-//! program's own. So names are shown in the form of `ls -b`, from which every byte can be told: a backslash, a control
-//! character, and each byte that is not UTF-8 become an escape of C (`\\`, `\n`, `\033`). The marks that change the direction
-//! of text are escaped too, since they reorder a line. Unlike `ls -b` a space stays a space.
+//! A name is any bytes. On a terminal some of them move the cursor, change colours, or begin a line
+//! that looks like the program's own. So names are shown in the form of `ls -b`, from which every
+//! byte can be told: a backslash, a control character, and each byte that is not UTF-8 become an
+//! escape of C (`\\`, `\n`, `\033`). The marks that change the direction of text are escaped too,
+//! since they reorder a line. Unlike `ls -b` a space stays a space.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -26,7 +27,8 @@ pub fn name(bytes: &[u8]) -> String {
     out
 }
 
-/// A text of several lines as it is shown: line ends and tabs stay, and every other control character is escaped.
+/// A text of several lines as it is shown: line ends and tabs stay, and every other control
+/// character is escaped.
 pub fn text(text: &str) -> std::borrow::Cow<'_, str> {
     let is_plain = |c: char| matches!(c, '\n' | '\t' | '\\') || !needs_escape(c);
     if text.chars().all(is_plain) {
@@ -43,7 +45,8 @@ pub fn text(text: &str) -> std::borrow::Cow<'_, str> {
     out.into()
 }
 
-/// Whether a character is escaped: a backslash, a control character, a separator of lines, or a mark of direction.
+/// Whether a character is escaped: a backslash, a control character, a separator of lines, or a
+/// mark of direction.
 fn needs_escape(c: char) -> bool {
     c == '\\' || c.is_control() || is_direction(c)
 }
@@ -79,8 +82,8 @@ fn octal(out: &mut String, bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Two names are never shown alike, and what is shown has no control character. Would catch a name that forges another
-    /// row or hides behind another name.
+    /// Two names are never shown alike, and what is shown has no control character. Would catch a
+    /// name that forges another row or hides behind another name.
     #[test]
     fn every_byte_can_be_told() {
         let mut seen = std::collections::BTreeSet::new();

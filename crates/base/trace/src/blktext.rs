@@ -12,11 +12,13 @@ const LINE_MAX: usize = 4096;
 /// An event from a line, with the text of a message.
 pub(crate) type TextEvent = (BlkEvent, Vec<u8>);
 
-/// A line that begins as an event and is not one: a field is missing or damaged, or a sector or a length that no device has.
+/// A line that begins as an event and is not one: a field is missing or damaged, or a sector or a
+/// length that no device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-/// Reads a line. `None` if it is about something else: a heading, a sum, an action that is not read.
+/// Reads a line. `None` if it is about something else: a heading, a sum, an action that is not
+/// read.
 pub(crate) fn read(line: &[u8]) -> Option<Result<TextEvent, Damaged>> {
     let line = std::str::from_utf8(line.get(..LINE_MAX).unwrap_or(line)).ok()?;
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -53,8 +55,8 @@ fn action(letter: &str) -> Option<u16> {
     }
 }
 
-/// The categories of letters such as `WS`, `FWFSM`, `R`, `D`: an F in front of the direction is a flush before, behind it
-/// FUA. `N` alone is no direction.
+/// The categories of letters such as `WS`, `FWFSM`, `R`, `D`: an F in front of the direction is a
+/// flush before, behind it FUA. `N` alone is no direction.
 fn category(letters: &str) -> Option<u16> {
     let (mut category, mut has_direction) = (0, false);
     for letter in letters.chars() {
@@ -108,7 +110,8 @@ fn event(
     Ok((head, Vec::new()))
 }
 
-/// `8,0 3 1 0.000000000 697 D WS 223490 + 8 [kjournald]`; a completion has its error in the brackets, a flush no place.
+/// `8,0 3 1 0.000000000 697 D WS 223490 + 8 [kjournald]`; a completion has its error in the
+/// brackets, a flush no place.
 fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
     let device = device(fields[0])?;
     let [_, _cpu, _sequence, time, _pid, letter, kind, rest @ ..] = fields else {

@@ -1,4 +1,5 @@
-//! Import from the events of the kernel's blktrace, and from text about them: `docs/formats/blktrace.md`.
+//! Import from the events of the kernel's blktrace, and from text about them:
+//! `docs/formats/blktrace.md`.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,7 +15,8 @@ use crate::trace::Trace;
 
 /// The unit of sectors, in bytes.
 pub(crate) const SECTOR: u64 = 512;
-/// The number of lines among which one about a request must be, for a file to be the text of a tracer.
+/// The number of lines among which one about a request must be, for a file to be the text of a
+/// tracer.
 const HEADINGS_MAX: usize = 200;
 
 /// The reason why events were not read.
@@ -84,15 +86,18 @@ struct Event<'a> {
     words: Cow<'a, [u8]>,
 }
 
-/// Whether a file is the text of blkparse or bpftrace: whether one of its first lines is about a request.
+/// Whether a file is the text of blkparse or bpftrace: whether one of its first lines is about a
+/// request.
 pub fn is_text(file: &[u8]) -> bool {
     file.split(|byte| *byte == b'\n').take(HEADINGS_MAX).any(|line| blktext::read(line).is_some())
 }
 
-/// Reads the text of blkparse or bpftrace: `docs/formats/blktrace.md`. Lines about anything else are passed over.
+/// Reads the text of blkparse or bpftrace: `docs/formats/blktrace.md`. Lines about anything else
+/// are passed over.
 ///
 /// # Errors
-/// A line is damaged, or the requests are of more than one device. A last line that is cut short is no error.
+/// A line is damaged, or the requests are of more than one device. A last line that is cut short is
+/// no error.
 pub fn import_text(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError> {
     let (mut events, mut cut) = (Vec::new(), Vec::new());
     for (file, bytes) in files.iter().enumerate() {
@@ -113,7 +118,8 @@ pub fn import_text(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError>
 /// Reads the files of a trace, one for each processor, or a single file of all.
 ///
 /// # Errors
-/// The files are not events of blktrace, or are of more than one device. A file that is cut short is no error.
+/// The files are not events of blktrace, or are of more than one device. A file that is cut short
+/// is no error.
 pub fn import(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError> {
     let mut cut = Vec::new();
     let mut events = Vec::new();

@@ -1,4 +1,5 @@
-//! The contents of a trace's requests, in pieces that are never moved: a recording's own buffers stay where they are.
+//! The contents of a trace's requests, in pieces that are never moved: a recording's own buffers
+//! stay where they are.
 
 use std::ops::Range;
 
@@ -114,8 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// Short and long contents, copied and shared, must be found again by their spans, and a span over two of them must not.
-    /// Would catch bytes of another request.
+    /// Short and long contents, copied and shared, must be found again by their spans, and a span
+    /// over two of them must not. Would catch bytes of another request.
     #[test]
     fn contents_are_found_by_their_spans() {
         let mut contents = Contents::default();

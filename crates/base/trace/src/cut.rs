@@ -3,8 +3,8 @@
 use crate::request::{RequestEnd, RequestOp, RequestSpan, TraceRequest};
 use crate::trace::Trace;
 
-/// The parts of `len` bytes at `offset` that lie in the ranges, each the offset and the end in bytes, in order. Returns the
-/// offset and the length of each part.
+/// The parts of `len` bytes at `offset` that lie in the ranges, each the offset and the end in
+/// bytes, in order. Returns the offset and the length of each part.
 pub fn cut(ranges: &[(u64, u64)], offset: u64, len: u64) -> Vec<(u64, u64)> {
     let end = offset.saturating_add(len);
     let first = ranges.partition_point(|(_, to)| *to <= offset);
@@ -17,8 +17,9 @@ pub fn cut(ranges: &[(u64, u64)], offset: u64, len: u64) -> Vec<(u64, u64)> {
 }
 
 impl Trace {
-    /// The requests to ranges of the device, each an offset and an end in bytes, in order. The byte `origin` of the device
-    /// gets the offset 0. A request becomes as many as it has parts in the ranges; flushes and marks are kept.
+    /// The requests to ranges of the device, each an offset and an end in bytes, in order. The byte
+    /// `origin` of the device gets the offset 0. A request becomes as many as it has parts in the
+    /// ranges; flushes and marks are kept.
     #[must_use]
     pub fn cut(&self, ranges: &[(u64, u64)], origin: u64) -> Trace {
         let mut out = Trace::new(self.sector(), self.timed());
@@ -84,8 +85,8 @@ mod tests {
         trace
     }
 
-    /// Requests beside, across and around the ranges; contents go with their bytes, flushes stay, and completions keep
-    /// their order.
+    /// Requests beside, across and around the ranges; contents go with their bytes, flushes stay,
+    /// and completions keep their order.
     #[test]
     fn requests_are_cut_at_the_edges() {
         use RequestOp::{Discard, Flush, Read, Write};

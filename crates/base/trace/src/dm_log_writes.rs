@@ -1,4 +1,5 @@
-//! Import from and export to the log of the kernel's dm-log-writes: `docs/formats/dm-log-writes.md`.
+//! Import from and export to the log of the kernel's dm-log-writes:
+//! `docs/formats/dm-log-writes.md`.
 
 use std::io::{self, Write};
 
@@ -154,8 +155,8 @@ fn superblock(log: &[u8]) -> Result<LogWritesSuper, ImportError> {
     Ok(head)
 }
 
-/// Decodes an entry, without contents and completion. Returns it with the number of bytes that are stored after its
-/// sector.
+/// Decodes an entry, without contents and completion. Returns it with the number of bytes that are
+/// stored after its sector.
 fn request(
     entry: &LogWritesEntry,
     number: u64,
@@ -242,8 +243,8 @@ pub struct Exported {
     pub dropped: u64,
 }
 
-/// The place in the order of completion at which each entry of a log stands, with the request's number. A mark stands behind
-/// everything that had completed when it was set.
+/// The place in the order of completion at which each entry of a log stands, with the request's
+/// number. A mark stands behind everything that had completed when it was set.
 fn ordered(trace: &Trace, done: &mut Exported) -> Vec<usize> {
     let requests = trace.requests();
     let before = |mark: usize| {

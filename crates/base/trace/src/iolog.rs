@@ -1,8 +1,10 @@
-//! Import of fio's I/O logs, versions 2 and 3: lines of text, which have no contents and no completions.
+//! Import of fio's I/O logs, versions 2 and 3: lines of text, which have no contents and no
+//! completions.
 //!
-//! The first line is `fio version 2 iolog` or `fio version 3 iolog`. Each other line has a file's name and an action; for `read`,
-//! `write`, `trim`, `sync` and `datasync` then an offset and a length in bytes. In version 3 the time comes first, in
-//! microseconds. Lines of version 2 with `wait` are passed over: a log of that version has no times.
+//! The first line is `fio version 2 iolog` or `fio version 3 iolog`. Each other line has a file's
+//! name and an action; for `read`, `write`, `trim`, `sync` and `datasync` then an offset and a
+//! length in bytes. In version 3 the time comes first, in microseconds. Lines of version 2 with
+//! `wait` are passed over: a log of that version has no times.
 
 use ordo_runtime::Time;
 
@@ -80,7 +82,8 @@ fn operation(action: &str, rest: &[&str]) -> Option<Option<(RequestOp, u64, u64)
 /// Reads a log.
 ///
 /// # Errors
-/// The log is of another version, has a damaged line, or requests to several files. A last line that is cut short is no error.
+/// The log is of another version, has a damaged line, or requests to several files. A last line
+/// that is cut short is no error.
 pub fn import(log: &[u8]) -> Result<ImportedIolog, IologError> {
     let mut lines = log.split_inclusive(|byte| *byte == b'\n').enumerate();
     let head = lines.next().map_or(&[][..], |(_, line)| line.trim_ascii());

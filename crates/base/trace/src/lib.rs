@@ -1,13 +1,13 @@
-//! Traces of a block device: every request with its contents, order and epoch, and with its time where that is known.
-//! Other crates record traces and use them.
+//! Traces of a block device: every request with its contents, order and epoch, and with its time
+//! where that is known. Other crates record traces and use them.
 //!
 //! Layers, lowest first:
 //! - [`request`]: one request.
 //! - [`trace`]: all requests, with their contents in one piece of memory.
 //! - [`cut()`]: a trace of a part of a device.
 //! - [`replay`]: shows a trace to a tap's sink.
-//! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace (`blktext`), which have
-//!   times but no contents.
+//! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace
+//!   (`blktext`), which have times but no contents.
 //! - [`iolog`]: import from fio's I/O logs, which have no contents.
 //! - [`strace`]: system calls about files, in the output of strace(1).
 //! - [`dm_log_writes`]: import from and export to the format of the kernel's dm-log-writes.
@@ -15,8 +15,8 @@
 //! Invariants:
 //! - Requests are in order of issue. A request's number is its index.
 //! - Contents are as long as their request, or absent.
-//! - Epochs count flushes as [`ordo_block::tap`] does: a flush carries its own number, and requests issued after it
-//!   the next one. A write with a preflush belongs to the epoch after that flush.
+//! - Epochs count flushes as [`ordo_block::tap`] does: a flush carries its own number, and requests
+//!   issued after it the next one. A write with a preflush belongs to the epoch after that flush.
 //! - A number in a file's header is trusted only if the file is long enough for it.
 //!
 //! ```

@@ -21,8 +21,9 @@ struct Player<'a, S: ?Sized> {
     order: u64,
 }
 
-/// Shows every request to `sink` in order of issue, each completed before the next is issued. A write with a preflush
-/// is shown as a flush and a write, and a write-zeroes as writes of zeros. Marks are left out.
+/// Shows every request to `sink` in order of issue, each completed before the next is issued. A
+/// write with a preflush is shown as a flush and a write, and a write-zeroes as writes of zeros.
+/// Marks are left out.
 pub fn replay<S: TapSink + ?Sized>(trace: &Trace, sink: &S) {
     replay_numbered(trace, sink, &Cell::new(0));
 }
@@ -32,14 +33,14 @@ pub fn replay_numbered<S: TapSink + ?Sized>(trace: &Trace, sink: &S, now: &Cell<
     replay_marked(trace, sink, now, |_| {});
 }
 
-/// Replays as [`replay_numbered`] does a trace that is a part of another, in which its first request has the number
-/// `first`.
+/// Replays as [`replay_numbered`] does a trace that is a part of another, in which its first
+/// request has the number `first`.
 pub fn replay_from<S: TapSink + ?Sized>(trace: &Trace, first: u64, sink: &S, now: &Cell<u64>) {
     replay_all(trace, first, sink, now, |_| {});
 }
 
-/// Replays as [`replay_numbered`] does, and calls `mark` with each mark's text, after the requests before it were
-/// shown.
+/// Replays as [`replay_numbered`] does, and calls `mark` with each mark's text, after the requests
+/// before it were shown.
 pub fn replay_marked<S: TapSink + ?Sized>(
     trace: &Trace,
     sink: &S,

@@ -87,8 +87,8 @@ pub struct RequestEnd {
     pub order: u64,
     /// The time; zero if the trace has no times.
     pub at: Time,
-    /// The number of flushes issued before. A write is durable once flush number `epoch`, or a later one, has
-    /// completed.
+    /// The number of flushes issued before. A write is durable once flush number `epoch`, or a
+    /// later one, has completed.
     pub epoch: u64,
     /// Whether the request succeeded.
     pub ok: bool,

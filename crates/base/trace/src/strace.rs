@@ -1,12 +1,12 @@
-//! The system calls of a program, as strace(1) prints them, with the paths of descriptors (`-y`) and times
-//! (`-ttt -T`).
+//! The system calls of a program, as strace(1) prints them, with the paths of descriptors (`-y`)
+//! and times (`-ttt -T`).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The calls that strace records: those that change files or make changes durable. A question mark marks calls that
-/// some processors lack.
+/// The calls that strace records: those that change files or make changes durable. A question mark
+/// marks calls that some processors lack.
 pub const TRACED: &str = "?open,?creat,openat,close,write,pwrite64,writev,pwritev,?pwritev2,lseek,ftruncate,truncate,\
     fallocate,fsync,fdatasync,sync_file_range,msync,sync,syncfs,?rename,renameat,renameat2,?link,linkat,?symlink,\
     symlinkat,?unlink,unlinkat,?mkdir,mkdirat,?rmdir,copy_file_range,sendfile,chdir,fchdir";
@@ -27,7 +27,8 @@ pub struct Syscall {
     pub name: String,
     /// The file, as a path below the directory; for a rename, the old name.
     pub file: Option<String>,
-    /// A second path: the new name, the file that is copied from, or the file that a symbolic link leads to.
+    /// A second path: the new name, the file that is copied from, or the file that a symbolic link
+    /// leads to.
     pub other: Option<String>,
     /// The descriptor.
     pub fd: Option<i64>,
@@ -82,7 +83,8 @@ pub fn parse(text: &str, dir: &str) -> Vec<Syscall> {
 
 struct Reader<'a> {
     dir: &'a str,
-    /// For each process, the beginning of a call that had not ended when it was printed: its time and text.
+    /// For each process, the beginning of a call that had not ended when it was printed: its time
+    /// and text.
     unfinished: BTreeMap<u32, (i64, String)>,
     /// For each process, the time of its last line.
     at: BTreeMap<u32, i64>,
@@ -309,8 +311,8 @@ impl Sizes {
         let key = (call.fd.unwrap_or(-1), file.clone());
         match &*call.name {
             "open" | "creat" | "openat" => {
-                // Descriptors of an earlier file of this name, which strace does not show when they are copied, say
-                // nothing about a new one.
+                // Descriptors of an earlier file of this name, which strace does not show when they
+                // are copied, say nothing about a new one.
                 let created = call.flags.contains("O_CREAT") && !self.sizes.contains_key(&file);
                 if call.flags.contains("O_TRUNC") || created {
                     self.places.retain(|(_, name), _| *name != file);
@@ -434,8 +436,8 @@ mod tests {
 7 100.001600 +++ exited with 0 +++
 "#;
 
-    /// Calls are read with paths, offsets and errors, and interrupted ones are joined. Calls outside the directory
-    /// are left out.
+    /// Calls are read with paths, offsets and errors, and interrupted ones are joined. Calls
+    /// outside the directory are left out.
     #[test]
     fn output_of_strace_is_parsed() {
         let calls = parse(TEXT, "/m/top");
@@ -458,8 +460,8 @@ mod tests {
         assert_eq!((calls[1].fd, calls[1].began), (Some(3), 100_000_100_000));
     }
 
-    /// A shell copies descriptors, which the trace does not show. A new file begins at byte 0 all the same, whatever was
-    /// written through that descriptor to an earlier file of its name.
+    /// A shell copies descriptors, which the trace does not show. A new file begins at byte 0 all
+    /// the same, whatever was written through that descriptor to an earlier file of its name.
     #[test]
     fn a_new_file_of_an_old_name_begins_at_its_start() {
         let round = |at: u32| {

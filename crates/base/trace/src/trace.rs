@@ -11,7 +11,8 @@ use crate::request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 
 /// The contents of a trace's requests, wherever they lie.
 pub trait RequestContents {
-    /// The contents of the request with this number, or a mark's text; `None` if they were not kept.
+    /// The contents of the request with this number, or a mark's text; `None` if they were not
+    /// kept.
     fn contents(&self, number: u64) -> Option<Cow<'_, [u8]>>;
 }
 
@@ -101,8 +102,8 @@ impl Trace {
         self.contents.share(request.data?)
     }
 
-    /// Inserts marks: for each the number of requests before it, the moment, and the text; in order. The contents of
-    /// the requests stay where they are.
+    /// Inserts marks: for each the number of requests before it, the moment, and the text; in
+    /// order. The contents of the requests stay where they are.
     pub fn insert_marks<'a>(&mut self, marks: impl Iterator<Item = (u64, Time, &'a str)>) {
         let requests = std::mem::take(&mut self.requests);
         let (mut marks, mut epoch) = (marks.peekable(), 0);
@@ -128,20 +129,22 @@ impl Trace {
         self.requests.push(request);
     }
 
-    /// Ends the request with this number; `data` are the contents of a read. Panics if there is no such request.
+    /// Ends the request with this number; `data` are the contents of a read. Panics if there is no
+    /// such request.
     pub fn end(&mut self, number: usize, end: RequestEnd, data: Option<RequestSpan>) {
         let request = &mut self.requests[number];
         request.end = Some(end);
         request.data = request.data.or(data);
     }
 
-    /// Marks the write with this number as one that was never carried out. Panics if there is no such request.
+    /// Marks the write with this number as one that was never carried out. Panics if there is no
+    /// such request.
     pub fn set_dropped(&mut self, number: usize) {
         self.requests[number].flags |= crate::request::Flags::DROPPED;
     }
 
-    /// The requests from number `from` to number `to`, with their contents, as a trace of their own. Panics if there
-    /// are not so many.
+    /// The requests from number `from` to number `to`, with their contents, as a trace of their
+    /// own. Panics if there are not so many.
     pub fn part(&self, from: usize, to: usize) -> Trace {
         let mut part = Trace { disk: self.disk.clone(), ..Trace::new(self.sector, self.timed) };
         for request in &self.requests[from..to] {

@@ -1,4 +1,5 @@
-//! Events of blktrace, built from the kernel's header and checked by `blkparse`; and damaged events.
+//! Events of blktrace, built from the kernel's header and checked by `blkparse`; and damaged
+//! events.
 
 use ordo_format::Endian;
 use ordo_format::blktrace::BlkEvent;
@@ -35,7 +36,8 @@ fn bytes(events: &[Ev], endian: Endian) -> Vec<u8> {
     out
 }
 
-/// Two writes that complete in reverse order, a flush, a write with FUA that fails, a read, a discard, and a message.
+/// Two writes that complete in reverse order, a flush, a write with FUA that fails, a read, a
+/// discard, and a message.
 fn events() -> Vec<Ev> {
     use BlkEvent as B;
     vec![
@@ -58,8 +60,8 @@ fn events() -> Vec<Ev> {
     ]
 }
 
-/// Every kind of event, in either byte order, in one file or two. Catches a completion given to the wrong request, a
-/// queue event taken for a second request, and a flush counted late.
+/// Every kind of event, in either byte order, in one file or two. Catches a completion given to the
+/// wrong request, a queue event taken for a second request, and a flush counted late.
 #[test]
 fn requests_are_made_of_events() {
     for endian in [Endian::Little, Endian::Big] {
@@ -105,7 +107,8 @@ fn requests_are_made_of_events() {
     }
 }
 
-/// A device without a queue (bios pass straight through) has no issue events, so queue events count.
+/// A device without a queue (bios pass straight through) has no issue events, so queue events
+/// count.
 #[test]
 fn without_issues_queues_are_requests() {
     let events = [
@@ -169,8 +172,8 @@ fn tempfile_dir(name: &str) -> std::path::PathBuf {
     dir
 }
 
-/// The lines of the script in docs/formats/blktrace.md, with bpftrace's heading, a flush, a failed write, and a last line
-/// that is cut. A damaged line in the middle is named.
+/// The lines of the script in docs/formats/blktrace.md, with bpftrace's heading, a flush, a failed
+/// write, and a last line that is cut. A damaged line in the middle is named.
 #[test]
 fn lines_of_bpftrace_are_requests() {
     let text = "Attaching 2 probes...\n\

@@ -27,8 +27,8 @@ fn written(trace: &Trace) -> (Vec<u8>, Exported) {
     (out, done)
 }
 
-/// A kernel's log, imported and exported, must have the same bytes. Catches a field at the wrong place, a lost flag,
-/// and an entry out of order.
+/// A kernel's log, imported and exported, must have the same bytes. Catches a field at the wrong
+/// place, a lost flag, and an entry out of order.
 #[test]
 fn the_kernels_dm_log_writes_log_is_written_back_byte_for_byte() {
     for (name, entries) in RECORDED {
@@ -47,8 +47,8 @@ fn the_kernels_dm_log_writes_log_is_written_back_byte_for_byte() {
     }
 }
 
-/// One request of each kind, as a tap sees them. Requests that the format can hold come back, and the others are
-/// counted. The order is that of completion.
+/// One request of each kind, as a tap sees them. Requests that the format can hold come back, and
+/// the others are counted. The order is that of completion.
 #[test]
 fn every_kind_of_request_comes_back() {
     let mut trace = Trace::new(512, true);
@@ -89,8 +89,8 @@ fn every_kind_of_request_comes_back() {
     assert_eq!(back.data(&back.requests()[3]), Some(&[0; 4096][..]));
 }
 
-/// A tap's records become a trace with the same contents, order and epochs. A write that a crash interrupted has no
-/// completion.
+/// A tap's records become a trace with the same contents, order and epochs. A write that a crash
+/// interrupted has no completion.
 #[test]
 fn a_recording_becomes_a_trace() {
     let record = |op, data: Option<&[u8]>, end| Record {
@@ -118,8 +118,8 @@ fn a_recording_becomes_a_trace() {
     assert_eq!(whole.end, Some(end));
 }
 
-/// A trace that is replayed to a recorder is seen as it was: a write with a preflush as a flush and a write, zeros as
-/// writes.
+/// A trace that is replayed to a recorder is seen as it was: a write with a preflush as a flush and
+/// a write, zeros as writes.
 #[test]
 fn a_trace_can_be_shown_to_who_watches_a_tap() {
     let mut trace = Trace::new(512, false);
@@ -164,8 +164,9 @@ fn a_trace_can_be_shown_to_who_watches_a_tap() {
     assert!(seen[3].data.as_deref().unwrap().iter().all(|b| *b == 0));
 }
 
-/// Marks of a recorder, which have no completion, stand behind what had completed when they were set; dropped writes, which the
-/// device never had, are left out. Would catch a mark that says that an fsync returned before its data were written.
+/// Marks of a recorder, which have no completion, stand behind what had completed when they were
+/// set; dropped writes, which the device never had, are left out. Would catch a mark that says that
+/// an fsync returned before its data were written.
 #[test]
 fn marks_keep_their_place_and_dropped_writes_are_left_out() {
     let mut trace = Trace::new(512, true);

@@ -15,8 +15,9 @@ use crate::missing::Missing;
 pub struct BufKey {
     /// The inode number; 0 for the device.
     pub file: u64,
-    /// The logical block: 0 and up for contents, negative for blocks that the layout keeps beside them
-    /// (indirect blocks, extended attributes). For the device, it is the address in sectors of 512 bytes.
+    /// The logical block: 0 and up for contents, negative for blocks that the layout keeps beside
+    /// them (indirect blocks, extended attributes). For the device, it is the address in sectors of
+    /// 512 bytes.
     pub block: i64,
 }
 
@@ -46,8 +47,8 @@ pub enum BufferClass {
 /// A counted reference to a buffer, which stays in memory as long as any reference lives.
 pub type BufRef = Rc<Buffer>;
 
-/// The length in bytes below which a buffer is copied when it is written: a copy costs less than pages of its
-/// own.
+/// The length in bytes below which a buffer is copied when it is written: a copy costs less than
+/// pages of its own.
 const PAGED: usize = 8192;
 
 /// The longest buffer that has no memory while it is all zeros.
@@ -170,11 +171,13 @@ pub struct Buffer {
     /// The buffer's key in the list of dirty buffers, if it is dirty: due time and number.
     pub(crate) dirty: Cell<Option<(ordo_runtime::Time, u64)>>,
     pub(crate) referenced: Cell<bool>,
-    /// The flush epoch in which the last write completed that was not durable by itself; 0 for none.
+    /// The flush epoch in which the last write completed that was not durable by itself; 0 for
+    /// none.
     pub(crate) volatile_since: Cell<u64>,
     /// The time since which the syncer has skipped the buffer although it was due.
     pub(crate) due_since: Cell<Option<ordo_runtime::Time>>,
-    /// Drop-behind: no task is expected to use the buffer again, so it leaves memory when it is clean.
+    /// Drop-behind: no task is expected to use the buffer again, so it leaves memory when it is
+    /// clean.
     pub(crate) drop_behind: Cell<bool>,
     /// The buffer's place in the list of clean buffers.
     pub(crate) clean_place: Cell<usize>,
@@ -281,8 +284,8 @@ impl Buffer {
         self.missing.get()
     }
 
-    /// Whether some bytes are not in memory. The cache reads them before a task gets the buffer from
-    /// [`Cache::get`](crate::Cache::get).
+    /// Whether some bytes are not in memory. The cache reads them before a task gets the buffer
+    /// from [`Cache::get`](crate::Cache::get).
     #[inline]
     pub fn is_partial(&self) -> bool {
         self.missing.get().is_some()
@@ -308,8 +311,8 @@ impl Buffer {
         self.end_loading();
     }
 
-    /// Shares the present bytes, which later changes of the buffer leave alone. Bytes with pages of their own
-    /// are not copied.
+    /// Shares the present bytes, which later changes of the buffer leave alone. Bytes with pages of
+    /// their own are not copied.
     pub(crate) fn share(&self) -> Arc<IoBuf> {
         self.bytes.borrow_mut().share()
     }
@@ -363,8 +366,8 @@ impl Buffer {
         Ref::map(self.bytes.borrow(), Bytes::look)
     }
 
-    /// Changes the bytes. [`Cache::mark_dirty`](crate::Cache::mark_dirty) must follow. A change of metadata
-    /// goes through an ordering's operation instead, which does both.
+    /// Changes the bytes. [`Cache::mark_dirty`](crate::Cache::mark_dirty) must follow. A change of
+    /// metadata goes through an ordering's operation instead, which does both.
     #[inline]
     pub fn write<R>(&self, change: impl FnOnce(&mut [u8]) -> R) -> R {
         debug_assert!(!self.is_partial(), "a change of unknown bytes needs the whole block");
@@ -372,16 +375,18 @@ impl Buffer {
         change(self.bytes.borrow_mut().own())
     }
 
-    /// As [`write`](Self::write), for a change of the bytes in `range` alone, which `change` gets. A cache with a unit of
-    /// writing ([`CacheConfig::write_unit`](crate::CacheConfig::write_unit)) need not write the other bytes.
+    /// As [`write`](Self::write), for a change of the bytes in `range` alone, which `change` gets.
+    /// A cache with a unit of writing ([`CacheConfig::write_unit`](crate::CacheConfig::write_unit))
+    /// need not write the other bytes.
     #[inline]
     pub fn write_part<R>(&self, range: Range<usize>, change: impl FnOnce(&mut [u8]) -> R) -> R {
         self.note_part(&range);
         change(&mut self.bytes.borrow_mut().own()[range])
     }
 
-    /// Sets the bytes in `range`: first `data`, then zeros. Otherwise as [`write_part`](Self::write_part). A new buffer that is
-    /// overwritten as a whole is not filled with zeros before.
+    /// Sets the bytes in `range`: first `data`, then zeros. Otherwise as
+    /// [`write_part`](Self::write_part). A new buffer that is overwritten as a whole is not filled
+    /// with zeros before.
     ///
     /// # Panics
     /// The data are longer than the range.
@@ -411,7 +416,8 @@ impl Buffer {
         }
     }
 
-    /// Notes that an image has been made of the bytes that the device lacks; returns what these were.
+    /// Notes that an image has been made of the bytes that the device lacks; returns what these
+    /// were.
     pub(crate) fn begin_image(&self) -> Unwritten {
         self.unwritten.replace(Unwritten::NONE)
     }
@@ -426,8 +432,8 @@ impl Buffer {
         self.version.get()
     }
 
-    /// Whether an image of this version, or of a later one, has been written, and may be in the device's volatile cache. What a
-    /// gate has rolled back in it still has to be written.
+    /// Whether an image of this version, or of a later one, has been written, and may be in the
+    /// device's volatile cache. What a gate has rolled back in it still has to be written.
     pub fn has_written(&self, version: u64) -> bool {
         self.written_version.get() >= version
     }
@@ -474,8 +480,9 @@ impl Buffer {
         self.verified.set(true);
     }
 
-    /// Whether the device has contents of the block, at its address or at one that it had before: the block was read, or
-    /// has been written. If not, a crash can lose nothing of it for which a caller has waited.
+    /// Whether the device has contents of the block, at its address or at one that it had before:
+    /// the block was read, or has been written. If not, a crash can lose nothing of it for which a
+    /// caller has waited.
     pub fn is_stored(&self) -> bool {
         self.stored.get()
     }

@@ -5,8 +5,8 @@ use ordo_runtime::Duration;
 use crate::BufferClass;
 
 /// The age of the oldest change that a power cut may take back, under soft updates:
-/// journaling-versus-soft-updates-2000, section 6. A device exceeds it only if a single operation takes it
-/// seconds to write.
+/// journaling-versus-soft-updates-2000, section 6. A device exceeds it only if a single operation
+/// takes it seconds to write.
 pub const LOST_MAX: Duration = Duration::from_secs(45);
 
 /// Options of a cache: its size, and when it writes.
@@ -16,15 +16,17 @@ pub struct CacheConfig {
     pub capacity: usize,
     /// The number of dirty bytes above which writers wait.
     pub dirty_max: usize,
-    /// The longest write that is gathered from adjacent buffers, in bytes: 64 KiB in the papers, up to 1 MiB.
+    /// The longest write that is gathered from adjacent buffers, in bytes: 64 KiB in the papers, up
+    /// to 1 MiB.
     pub cluster: usize,
-    /// The unit in bytes in which only the changed part of a large block of a file is written: a multiple of each
-    /// device's sector. `None`, the default, writes whole blocks, as the systems of the papers do.
+    /// The unit in bytes in which only the changed part of a large block of a file is written: a
+    /// multiple of each device's sector. `None`, the default, writes whole blocks, as the systems
+    /// of the papers do.
     pub write_unit: Option<usize>,
     /// The most requests under way at a time.
     pub requests_max: u64,
-    /// Whether blocks in which the ordering would have to roll something back are written after those on which
-    /// they depend.
+    /// Whether blocks in which the ordering would have to roll something back are written after
+    /// those on which they depend.
     pub dependents_last: bool,
     /// Whether memory is reclaimed first from blocks without dependencies.
     pub evict_independent_first: bool,
@@ -78,7 +80,8 @@ pub struct CacheStats {
     pub writes: u64,
     /// The number of buffers that were written.
     pub buffers_written: u64,
-    /// The number of buffers that were written in part, because the gate rolled back some of their changes.
+    /// The number of buffers that were written in part, because the gate rolled back some of their
+    /// changes.
     pub rolled_back: u64,
     /// Times that a task waited for a write.
     pub waits: u64,

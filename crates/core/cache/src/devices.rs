@@ -15,8 +15,8 @@ struct Span {
     written: Cell<bool>,
 }
 
-/// The devices by address. Byte 0 of the first device has address 0, and each device follows the last byte
-/// of the one before it. No request crosses from one device into the next.
+/// The devices by address. Byte 0 of the first device has address 0, and each device follows the
+/// last byte of the one before it. No request crosses from one device into the next.
 pub(crate) struct Devices(Vec<Span>);
 
 impl Devices {
@@ -59,7 +59,8 @@ impl Devices {
         span.base..span.base + span.bytes
     }
 
-    /// The device at an address. An address beyond all devices belongs to the last one, which refuses it.
+    /// The device at an address. An address beyond all devices belongs to the last one, which
+    /// refuses it.
     fn at(&self, address: u64) -> &Span {
         let found = self.0.iter().find(|span| address < span.base + span.bytes);
         found.unwrap_or_else(|| self.0.last().expect("a cache has a device"))
@@ -88,7 +89,8 @@ impl Devices {
         self.at(address).written.set(true);
     }
 
-    /// Flushes the device. If there are several, flushes those that were written since their last flush.
+    /// Flushes the device. If there are several, flushes those that were written since their last
+    /// flush.
     pub(crate) async fn flush(&self) -> Result<(), BlockError> {
         if let [only] = &self.0[..] {
             return only.device.flush().await;

@@ -47,16 +47,17 @@ impl Cache {
         }
     }
 
-    /// Limits the memory for buffers to so many percent of the configured capacity until the next call. What does not fit
-    /// any more leaves memory: clean buffers first, dirty ones once they are written.
+    /// Limits the memory for buffers to so many percent of the configured capacity until the next
+    /// call. What does not fit any more leaves memory: clean buffers first, dirty ones once they
+    /// are written.
     pub async fn limit_memory(&self, percent: usize) {
         let capacity = self.shared.config.capacity;
         self.shared.allowance.set(capacity * percent.min(100) / 100);
         self.evict(0).await;
     }
 
-    /// Drop-behind: marks a buffer as not expected to be used again. It leaves memory at once, or when it has
-    /// been written, unless it is in use or is changed before that.
+    /// Drop-behind: marks a buffer as not expected to be used again. It leaves memory at once, or
+    /// when it has been written, unless it is in use or is changed before that.
     pub fn drop_behind(&self, buf: &BufRef) {
         buf.drop_behind.set(true);
         self.drop_if_idle(buf);
@@ -72,15 +73,16 @@ impl Cache {
         idle
     }
 
-    /// Removes a drop-behind buffer that stayed in memory only until its write ended, or until it was durable.
+    /// Removes a drop-behind buffer that stayed in memory only until its write ended, or until it
+    /// was durable.
     pub(crate) fn remove_drop_behind(&self, buf: &BufRef) {
         if buf.drop_behind.get() && !buf.is_dirty() && !self.drop_if_idle(buf) {
             self.shared.lingering.borrow_mut().push(buf.key());
         }
     }
 
-    /// Removes buffers that should have left memory when they were written, but were in use then. It is called
-    /// when a file has been made durable.
+    /// Removes buffers that should have left memory when they were written, but were in use then.
+    /// It is called when a file has been made durable.
     pub fn drop_behind_rest(&self) {
         for key in self.shared.lingering.take() {
             let buf = self.shared.buffers.borrow().get(&key).cloned();
@@ -118,8 +120,8 @@ impl Drop for Completing<'_> {
     }
 }
 
-/// Buffers that are being read. When this is dropped, those that got no contents leave the cache again, so a
-/// failed or abandoned read leaves no empty buffers behind.
+/// Buffers that are being read. When this is dropped, those that got no contents leave the cache
+/// again, so a failed or abandoned read leaves no empty buffers behind.
 pub(crate) struct Loading<'a> {
     cache: &'a Cache,
     buffers: Vec<BufRef>,
@@ -134,7 +136,8 @@ impl<'a> Loading<'a> {
         self.buffers.push(buf);
     }
 
-    /// Gives the buffers their contents, one after another, as far as `stays` says that these bytes are still theirs.
+    /// Gives the buffers their contents, one after another, as far as `stays` says that these bytes
+    /// are still theirs.
     pub(crate) fn fill(mut self, bytes: IoBuf, stays: impl Fn(&Buffer) -> bool) {
         if let [only] = &self.buffers[..] {
             if stays(only) {

@@ -13,13 +13,15 @@ use crate::{BufKey, BufRef, Buffer};
 pub enum WriteDecision {
     /// The image equals the block's contents and may be written.
     Write,
-    /// The gate rolled changes back in the image. The image may be written, but the block stays dirty.
+    /// The gate rolled changes back in the image. The image may be written, but the block stays
+    /// dirty.
     WriteRolledBack,
     /// The block must wait until the log is durable up to this log sequence number.
     WaitFor(u64),
 }
 
-/// The bytes of a block that will be written. They are copied only if the gate or the seal changes them.
+/// The bytes of a block that will be written. They are copied only if the gate or the seal changes
+/// them.
 #[derive(Debug)]
 pub struct WriteImage(Arc<IoBuf>);
 
@@ -58,18 +60,20 @@ pub enum WritePreview {
     Nothing,
 }
 
-/// Sees every block before it is written, and again after the write is durable. The default methods let all
-/// writes pass.
+/// Sees every block before it is written, and again after the write is durable. The default methods
+/// let all writes pass.
 ///
-/// Source: soft-updates-2000, section 3 (undo before and redo after a write; here the undo changes a copy, so
-/// that no redo is needed), journaling-versus-soft-updates-2000, section 5.1 (the WAL rule).
+/// Source: soft-updates-2000, section 3 (undo before and redo after a write; here the undo changes
+/// a copy, so that no redo is needed), journaling-versus-soft-updates-2000, section 5.1 (the WAL
+/// rule).
 pub trait WriteGate: 'static {
-    /// Whether the ordering uses [`write_done`](Self::write_done). If not, no block is kept in memory until the
-    /// device's cache is flushed, and no flush is made for the ordering's sake.
+    /// Whether the ordering uses [`write_done`](Self::write_done). If not, no block is kept in
+    /// memory until the device's cache is flushed, and no flush is made for the ordering's sake.
     fn follows_writes(&self) -> bool;
 
-    /// Whether [`write_done`](Self::write_done) means something to the ordering for this block, which has just been written. If
-    /// not, the block may leave memory without a flush. Called only if [`follows_writes`](Self::follows_writes) is true.
+    /// Whether [`write_done`](Self::write_done) means something to the ordering for this block,
+    /// which has just been written. If not, the block may leave memory without a flush. Called only
+    /// if [`follows_writes`](Self::follows_writes) is true.
     fn follows(&self, block: &Buffer) -> bool {
         let _ = block;
         true
@@ -80,8 +84,8 @@ pub trait WriteGate: 'static {
         false
     }
 
-    /// Decides about an image before it is written. It may roll back in the image what must not be on disk yet;
-    /// then `rolled_back` gets the first byte of each change in the image.
+    /// Decides about an image before it is written. It may roll back in the image what must not be
+    /// on disk yet; then `rolled_back` gets the first byte of each change in the image.
     fn before_write(
         &self,
         block: &Buffer,
@@ -92,28 +96,28 @@ pub trait WriteGate: 'static {
         WriteDecision::Write
     }
 
-    /// Announces that the write of the image with this [version](Buffer::version) is durable, or failed. On a
-    /// device with a volatile cache the call comes after the flush.
+    /// Announces that the write of the image with this [version](Buffer::version) is durable, or
+    /// failed. On a device with a volatile cache the call comes after the flush.
     fn write_done(&self, block: &Buffer, version: u64, result: Result<(), BlockError>) {
         let _ = (block, version, result);
     }
 
-    /// Announces that the block leaves memory and will not be written, whatever its contents. The pointer to it
-    /// has been reset, and its address will be given to another block.
+    /// Announces that the block leaves memory and will not be written, whatever its contents. The
+    /// pointer to it has been reset, and its address will be given to another block.
     fn forgotten(&self, block: &Buffer) {
         let _ = block;
     }
 
-    /// Whether the block must not be written at all for now: its address belonged to another block, which may
-    /// get it back if the power fails. A task that must wait for the block calls
+    /// Whether the block must not be written at all for now: its address belonged to another block,
+    /// which may get it back if the power fails. A task that must wait for the block calls
     /// [`wait_for_progress`](Self::wait_for_progress).
     fn held(&self, block: &Buffer) -> bool {
         let _ = block;
         false
     }
 
-    /// Waits for an event that lets more blocks be written whole, when writing everything dirty has brought no
-    /// progress: for example, the end of an operation under way.
+    /// Waits for an event that lets more blocks be written whole, when writing everything dirty has
+    /// brought no progress: for example, the end of an operation under way.
     fn wait_for_progress(&self) -> LocalFuture<'_, ()> {
         Box::pin(async {})
     }
@@ -127,15 +131,15 @@ pub trait WriteGate: 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// The effect that writing the block now would have. Called only if [`rolls_back`](Self::rolls_back) is
-    /// true.
+    /// The effect that writing the block now would have. Called only if
+    /// [`rolls_back`](Self::rolls_back) is true.
     fn write_preview(&self, block: &Buffer) -> WritePreview {
         let _ = block;
         WritePreview::Whole
     }
 
-    /// The blocks that must be on disk before the first `changes` changes of these blocks can be. They include
-    /// prerequisites of prerequisites, at any distance, and come in any order.
+    /// The blocks that must be on disk before the first `changes` changes of these blocks can be.
+    /// They include prerequisites of prerequisites, at any distance, and come in any order.
     fn prerequisites(&self, blocks: &[BufRef], changes: u64) -> Vec<BufKey> {
         let _ = (blocks, changes);
         Vec::new()
@@ -146,8 +150,8 @@ pub trait WriteGate: 'static {
         0
     }
 
-    /// The number of changes that were recorded before the oldest change of the block that was in no image so
-    /// far.
+    /// The number of changes that were recorded before the oldest change of the block that was in
+    /// no image so far.
     fn oldest_unwritten(&self, block: &Buffer) -> Option<u64> {
         let _ = block;
         None
@@ -158,8 +162,8 @@ pub trait WriteGate: 'static {
         String::new()
     }
 
-    /// The number of dependencies that the ordering has made or met since the last call. Their processor time
-    /// is charged.
+    /// The number of dependencies that the ordering has made or met since the last call. Their
+    /// processor time is charged.
     fn take_work(&self) -> u64 {
         0
     }

@@ -1,26 +1,28 @@
 //! The buffer cache: delayed writes, clustering, the syncer, and the gate every write passes.
 //!
 //! Layers, lowest first:
-//! - [`buffer`]: one block in memory, keyed by (file, logical block), so that a layout may choose its address
-//!   as late as when it is written.
-//! - [`gate`]: [`WriteGate`], through which an ordering sees the [image](WriteImage) of each block before it is
-//!   written and learns when the write is durable.
-//! - [`Cache`]: look-up, bounded memory ([`evict`]), writing ([`mod@write`], `waves`), ageing ([`syncer`]).
-//! - [`writer`]: writing in another way than in place; `devices`: one space of addresses over several devices.
+//! - [`buffer`]: one block in memory, keyed by (file, logical block), so that a layout may choose
+//!   its address as late as when it is written.
+//! - [`gate`]: [`WriteGate`], through which an ordering sees the [image](WriteImage) of each block
+//!   before it is written and learns when the write is durable.
+//! - [`Cache`]: look-up, bounded memory ([`evict`]), writing ([`mod@write`], `waves`), ageing
+//!   ([`syncer`]).
+//! - [`writer`]: writing in another way than in place; `devices`: one space of addresses over
+//!   several devices.
 //!
 //! Invariants:
-//! - At most one write of a buffer is under way at a time, and none once [`Cache::forget`] has returned. The
-//!   buffer's address may then be given to another one.
-//! - The device gets an image: the buffer's bytes at one moment. Image and buffer share these bytes until the
-//!   gate or the seal changes the image, or the file system changes the buffer; the first of these changes
-//!   makes a copy. A live buffer is never rolled back, and never locked for I/O.
+//! - At most one write of a buffer is under way at a time, and none once [`Cache::forget`] has
+//!   returned. The buffer's address may then be given to another one.
+//! - The device gets an image: the buffer's bytes at one moment. Image and buffer share these bytes
+//!   until the gate or the seal changes the image, or the file system changes the buffer; the first
+//!   of these changes makes a copy. A live buffer is never rolled back, and never locked for I/O.
 //! - A buffer is clean only when the gate has let its last version be written whole.
-//! - A failed write leaves the buffer dirty and the cache [failed](Cache::failure). No write after it is
-//!   reported durable.
+//! - A failed write leaves the buffer dirty and the cache [failed](Cache::failure). No write after
+//!   it is reported durable.
 //! - Memory stays within the configured size, except for buffers that running operations pin.
 //!
-//! Typical sequence: [`Cache::get`], change the bytes with [`Buffer::write`], [`Cache::mark_dirty`];
-//! then the syncer, [`Cache::write_now`], or [`Cache::flush_all`] writes it.
+//! Typical sequence: [`Cache::get`], change the bytes with [`Buffer::write`],
+//! [`Cache::mark_dirty`]; then the syncer, [`Cache::write_now`], or [`Cache::flush_all`] writes it.
 
 pub mod buffer;
 mod config;
@@ -52,8 +54,8 @@ use devices::Devices;
 use lists::{CleanList, DirtyList};
 use write::Epochs;
 
-/// Completes a block's image just before it is written: sets check-hashes over the bytes that the gate has
-/// left. Its last argument has the places of the gate's rollbacks.
+/// Completes a block's image just before it is written: sets check-hashes over the bytes that the
+/// gate has left. Its last argument has the places of the gate's rollbacks.
 pub type Seal = Box<dyn Fn(&Buffer, &mut WriteImage, &[usize])>;
 
 /// A buffer cache over a device. Clones are cheap and share everything.
@@ -74,7 +76,8 @@ struct Shared {
     clean: RefCell<CleanList>,
     dirty: RefCell<DirtyList>,
     bytes: Cell<usize>,
-    /// The most bytes of buffers for now: the configured capacity, or less while the machine is short of memory.
+    /// The most bytes of buffers for now: the configured capacity, or less while the machine is
+    /// short of memory.
     allowance: Cell<usize>,
     /// Wakes the syncer: the first buffer is dirty, or too many are.
     syncer_wake: Notify,
@@ -86,7 +89,8 @@ struct Shared {
     unflushed: RefCell<Vec<(BufRef, u64)>>,
     /// The bytes of those unflushed buffers that leave memory once they are durable.
     unflushed_drop_behind: Cell<usize>,
-    /// Whether there are completed writes that may not be durable yet of buffers that the gate does not follow.
+    /// Whether there are completed writes that may not be durable yet of buffers that the gate does
+    /// not follow.
     unflushed_others: Cell<bool>,
     /// Written buffers that should leave memory, but were in use.
     lingering: RefCell<Vec<BufKey>>,
@@ -114,7 +118,8 @@ impl Cache {
     }
 
     /// A cache over several devices, one behind the other in one space of addresses: see
-    /// [`first_address`](Self::first_address). No buffer and no request crosses from one device into the next.
+    /// [`first_address`](Self::first_address). No buffer and no request crosses from one device
+    /// into the next.
     ///
     /// # Panics
     /// The list of devices is empty.
@@ -164,7 +169,8 @@ impl Cache {
         &self.shared.runtime
     }
 
-    /// The device below, or the first of several. Cached blocks must be read and written through the cache.
+    /// The device below, or the first of several. Cached blocks must be read and written through
+    /// the cache.
     pub fn device(&self) -> &Device {
         self.shared.devices.first()
     }
@@ -187,7 +193,8 @@ impl Cache {
         &self.shared.config
     }
 
-    /// Charges the processor for the dependencies that the gate has made or met since the last call.
+    /// Charges the processor for the dependencies that the gate has made or met since the last
+    /// call.
     #[inline]
     pub fn charge_gate(&self) {
         self.shared.runtime.cpu().dependencies(self.shared.gate.take_work());
@@ -216,7 +223,8 @@ impl Cache {
         self.shared.failure.get()
     }
 
-    /// The buffer of `key`, if it is in memory and is not being read. It may be [partial](Buffer::is_partial).
+    /// The buffer of `key`, if it is in memory and is not being read. It may be
+    /// [partial](Buffer::is_partial).
     #[inline]
     pub fn peek(&self, key: BufKey) -> Option<BufRef> {
         let buffers = self.shared.buffers.borrow();
@@ -229,8 +237,8 @@ impl Cache {
         Some(buf.clone())
     }
 
-    /// The buffer of `key`, read from byte `address` of the device if it is not in memory. `len` is its length
-    /// in bytes; a buffer in memory keeps its own length.
+    /// The buffer of `key`, read from byte `address` of the device if it is not in memory. `len` is
+    /// its length in bytes; a buffer in memory keeps its own length.
     ///
     /// # Errors
     /// The device failed.
@@ -263,8 +271,8 @@ impl Cache {
         }
     }
 
-    /// Reads adjacent buffers from byte `address` on, in one request, up to the first that is in memory.
-    /// Buffers in memory keep their contents.
+    /// Reads adjacent buffers from byte `address` on, in one request, up to the first that is in
+    /// memory. Buffers in memory keep their contents.
     ///
     /// # Errors
     /// The device failed.
@@ -277,10 +285,11 @@ impl Cache {
         self.read_run_if(run, address, class, |_, _| true).await
     }
 
-    /// The first buffer of a run, read with the others from byte `address` on if it is not in memory. For blocks that may move
-    /// while a read is under way: `stays` says of a buffer and the first byte from which it was read whether these are its
-    /// contents. It is asked when the read is done, before any task sees the buffer; a buffer for which it says no is not kept.
-    /// Returns `None` if that is the first one.
+    /// The first buffer of a run, read with the others from byte `address` on if it is not in
+    /// memory. For blocks that may move while a read is under way: `stays` says of a buffer and the
+    /// first byte from which it was read whether these are its contents. It is asked when the read
+    /// is done, before any task sees the buffer; a buffer for which it says no is not kept. Returns
+    /// `None` if that is the first one.
     ///
     /// # Errors
     /// The device failed.
@@ -326,7 +335,8 @@ impl Cache {
                 break;
             }
             let buf = Buffer::loading(*key, Some(at), *len, class);
-            // The bytes on the device may be from a write without a flush since, whose buffer was evicted.
+            // The bytes on the device may be from a write without a flush since, whose buffer was
+            // evicted.
             buf.volatile_since.set(self.shared.epochs.unflushed());
             self.insert(&buf);
             loading.push(buf);
@@ -345,8 +355,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The buffer of `key`, without a read: from memory, or new, with `len` zeros. A buffer in memory keeps its
-    /// contents and length.
+    /// The buffer of `key`, without a read: from memory, or new, with `len` zeros. A buffer in
+    /// memory keeps its contents and length.
     pub async fn get_new(
         &self,
         key: BufKey,
@@ -358,8 +368,9 @@ impl Cache {
         found.expect("the buffer is always wanted")
     }
 
-    /// As [`get_new`](Self::get_new), or `None` if the buffer is not `wanted` any more when there is memory for it: its zeros
-    /// could hide what another task has written there meanwhile. No other task runs between the question and the return.
+    /// As [`get_new`](Self::get_new), or `None` if the buffer is not `wanted` any more when there
+    /// is memory for it: its zeros could hide what another task has written there meanwhile. No
+    /// other task runs between the question and the return.
     pub async fn get_new_if(
         &self,
         key: BufKey,
@@ -372,9 +383,9 @@ impl Cache {
         self.get_or_make(key, len, make).await.filter(|_| wanted())
     }
 
-    /// The buffer of `key`, from memory, or new: `fill` gets its `len` zeros, and no other task runs before it
-    /// has been called. A new buffer is clean and has no address. It is for data that a layout keeps inside of
-    /// other blocks.
+    /// The buffer of `key`, from memory, or new: `fill` gets its `len` zeros, and no other task
+    /// runs before it has been called. A new buffer is clean and has no address. It is for data
+    /// that a layout keeps inside of other blocks.
     pub async fn get_filled(
         &self,
         key: BufKey,
@@ -415,8 +426,8 @@ impl Cache {
         }
     }
 
-    /// Removes a buffer from memory, whatever its contents, and waits for a write of it that is under way. When
-    /// this returns, its address can be given to another buffer.
+    /// Removes a buffer from memory, whatever its contents, and waits for a write of it that is
+    /// under way. When this returns, its address can be given to another buffer.
     pub async fn forget(&self, key: BufKey) {
         let Some(buf) = self.shared.buffers.borrow().get(&key).cloned() else { return };
         if buf.is_loading() {
@@ -463,8 +474,9 @@ impl Cache {
         }
     }
 
-    /// Gives a buffer another place on the device. A write to the old place that is under way ends first, because that place
-    /// may be freed then. The buffer is dirty afterwards: no write so far has reached the new place.
+    /// Gives a buffer another place on the device. A write to the old place that is under way ends
+    /// first, because that place may be freed then. The buffer is dirty afterwards: no write so far
+    /// has reached the new place.
     pub async fn move_to(&self, buf: &BufRef, address: u64) {
         buf.written().await;
         buf.set_address(Some(address));
@@ -505,12 +517,14 @@ impl Cache {
         self.shared.cleaned.get()
     }
 
-    /// Whether no change of the buffer can be lost any more: it is clean, and its last write is durable.
+    /// Whether no change of the buffer can be lost any more: it is clean, and its last write is
+    /// durable.
     pub fn is_durable(&self, buf: &BufRef) -> bool {
         !buf.is_dirty() && !buf.is_writing() && self.shared.epochs.is_durable(buf)
     }
 
-    /// Whether writers must wait, because too much is dirty, or more than the device can write in time.
+    /// Whether writers must wait, because too much is dirty, or more than the device can write in
+    /// time.
     pub(crate) fn over_dirty_limit(&self) -> bool {
         let dirty = self.shared.dirty.borrow();
         self.is_full(&dirty) || self.shared.pace.is_late(dirty.len())

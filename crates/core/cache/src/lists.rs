@@ -1,5 +1,5 @@
-//! The two lists of buffers. Each buffer is in one of them: clean buffers in the order of eviction, dirty ones
-//! by age and by file.
+//! The two lists of buffers. Each buffer is in one of them: clean buffers in the order of eviction,
+//! dirty ones by age and by file.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ struct Node {
     after: usize,
 }
 
-/// The clean buffers, in the order in which eviction looks at them. A buffer that was used since its last turn
-/// goes to the end instead of being evicted.
+/// The clean buffers, in the order in which eviction looks at them. A buffer that was used since
+/// its last turn goes to the end instead of being evicted.
 #[derive(Default)]
 pub(crate) struct CleanList {
     nodes: Vec<Node>,

@@ -1,7 +1,9 @@
-//! Buffers of which only a part is known: blocks of a file that are changed in whole units without being read.
+//! Buffers of which only a part is known: blocks of a file that are changed in whole units without
+//! being read.
 //!
-//! A random write of a page into a large block would otherwise read the whole block first. The rest is read when
-//! somebody wants it, or when the changed units do not lie together, so that one request could not write them.
+//! A random write of a page into a large block would otherwise read the whole block first. The rest
+//! is read when somebody wants it, or when the changed units do not lie together, so that one
+//! request could not write them.
 
 use std::ops::Range;
 
@@ -36,7 +38,8 @@ impl Missing {
         (u128::MAX >> (UNITS_MAX - units.len())) << units.start
     }
 
-    /// The units that are missing after these bytes have been overwritten; `None` if there are none.
+    /// The units that are missing after these bytes have been overwritten; `None` if there are
+    /// none.
     ///
     /// # Panics
     /// The bytes are a part of a missing unit: the rest of it would be lost when it is read.
@@ -63,9 +66,10 @@ impl Missing {
 }
 
 impl Cache {
-    /// The buffer of a block that the device has, for a caller that overwrites the bytes in `range` before its next await.
-    /// If the range has whole units of writing ([`CacheConfig::write_unit`](crate::CacheConfig::write_unit)), and the
-    /// block is not in memory, nothing is read, and the buffer [lacks](Buffer::is_partial) its other bytes.
+    /// The buffer of a block that the device has, for a caller that overwrites the bytes in `range`
+    /// before its next await. If the range has whole units of writing
+    /// ([`CacheConfig::write_unit`](crate::CacheConfig::write_unit)), and the block is not in
+    /// memory, nothing is read, and the buffer [lacks](Buffer::is_partial) its other bytes.
     ///
     /// # Errors
     /// The device failed.

@@ -1,11 +1,12 @@
-//! The speed at which the device takes dirty buffers, and the number that may be dirty so that all are written
-//! in time.
+//! The speed at which the device takes dirty buffers, and the number that may be dirty so that all
+//! are written in time.
 //!
-//! A buffer is due when it reaches the age of its class ([`CacheConfig::age`](crate::CacheConfig::age)), and
-//! must be on the device [`LOST_MAX`](crate::LOST_MAX) after it was changed. That holds only if the buffers
-//! before it in the list can be written in the time between. So when writing everything would take longer than
-//! [`BEHIND`], the syncer begins before any buffer is due; when it would take longer than [`LATE`], writers
-//! wait.
+//! A buffer is due when it reaches the age of its class
+//! ([`CacheConfig::age`](crate::CacheConfig::age)), and must be on the device
+//! [`LOST_MAX`](crate::LOST_MAX) after it was changed. That holds only if the buffers before it in
+//! the list can be written in the time between. So when writing everything would take longer than
+//! [`BEHIND`], the syncer begins before any buffer is due; when it would take longer than [`LATE`],
+//! writers wait.
 
 use std::cell::Cell;
 
@@ -17,8 +18,8 @@ const BEHIND: Duration = Duration::from_secs(8);
 /// The time to write all dirty buffers above which writers wait.
 const LATE: Duration = Duration::from_secs(16);
 
-/// The weight of the past: a round of writing that lasts this long replaces the measured speed, and a shorter
-/// round changes it in proportion.
+/// The weight of the past: a round of writing that lasts this long replaces the measured speed, and
+/// a shorter round changes it in proportion.
 const MEMORY: Duration = Duration::from_secs(4);
 
 /// The number of buffers as which a round of fewer counts.
@@ -30,16 +31,17 @@ pub(crate) struct Pace {
 }
 
 impl Default for Pace {
-    /// The pace before any measurement: that of a disk that writes small blocks anywhere, from a queue.
+    /// The pace before any measurement: that of a disk that writes small blocks anywhere, from a
+    /// queue.
     fn default() -> Pace {
         Pace { nanos_each: Cell::new(5_000_000) }
     }
 }
 
 impl Pace {
-    /// Notes a round of writing in which `buffers` buffers became clean. The time of a short round is mostly the latency of its
-    /// writes, and of those of others that the device does first, such as a busy log's. So it counts as a round of
-    /// [`ROUND_LEAST`] buffers.
+    /// Notes a round of writing in which `buffers` buffers became clean. The time of a short round
+    /// is mostly the latency of its writes, and of those of others that the device does first, such
+    /// as a busy log's. So it counts as a round of [`ROUND_LEAST`] buffers.
     pub(crate) fn note(&self, buffers: u64, took: Duration) {
         /// The sum of the weights of this round and of the measured speed before it.
         const WHOLE: u64 = 256;
@@ -58,8 +60,8 @@ impl Pace {
         (buffers as u64).saturating_mul(self.nanos_each.get())
     }
 
-    /// Whether this number of dirty buffers could not be written in time if writing began only when they are
-    /// due.
+    /// Whether this number of dirty buffers could not be written in time if writing began only when
+    /// they are due.
     pub(crate) fn is_behind(&self, dirty: usize) -> bool {
         self.nanos_for(dirty) > nanos(BEHIND)
     }
@@ -78,9 +80,9 @@ fn nanos(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// A slow disk makes writers wait early, and a fast one never. A fast disk that becomes slow is noticed
-    /// within seconds of writing. A few small writes of long latency change little. Would catch a rate that
-    /// depends on the past for ever.
+    /// A slow disk makes writers wait early, and a fast one never. A fast disk that becomes slow is
+    /// noticed within seconds of writing. A few small writes of long latency change little. Would
+    /// catch a rate that depends on the past for ever.
     #[test]
     fn the_limit_follows_the_device() {
         let slow = Pace::default();
@@ -102,9 +104,10 @@ mod tests {
         assert!(fast.is_late(1700));
     }
 
-    /// Rounds of five buffers, each held up for five seconds by other writes, say little of the speed: writers go on with twenty
-    /// times as many dirty buffers, and the next long round decides. Would catch a device that is taken for one that needs a
-    /// second for a buffer, so that writers wait at 16 of them.
+    /// Rounds of five buffers, each held up for five seconds by other writes, say little of the
+    /// speed: writers go on with twenty times as many dirty buffers, and the next long round
+    /// decides. Would catch a device that is taken for one that needs a second for a buffer, so
+    /// that writers wait at 16 of them.
     #[test]
     fn a_short_round_is_no_measure_of_the_speed() {
         let pace = Pace::default();

@@ -1,4 +1,5 @@
-//! The syncer: writes buffers that are due, and begins earlier if they could not be written in time otherwise.
+//! The syncer: writes buffers that are due, and begins earlier if they could not be written in time
+//! otherwise.
 
 use ordo_runtime::{Duration, sync::select};
 
@@ -7,7 +8,8 @@ use crate::Cache;
 /// The shortest interval between two rounds: once a second, as in the classic syncer.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 
-/// Starts the syncer of a cache. It ends with the executor, and sets no timer when nothing is dirty.
+/// Starts the syncer of a cache. It ends with the executor, and sets no timer when nothing is
+/// dirty.
 pub(crate) fn start(cache: &Cache) {
     let shared = std::rc::Rc::downgrade(&cache.shared);
     cache.shared.runtime.spawn_daemon("syncer", async move {

@@ -1,9 +1,10 @@
-//! Waves: the order in which dirty blocks are written when an ordering may have to roll changes back in them.
+//! Waves: the order in which dirty blocks are written when an ordering may have to roll changes
+//! back in them.
 //!
-//! Source: soft-updates-2000, section 4.3 ("Useless Write-Backs"): write the blocks without dependencies, wait,
-//! and only then look at the others, many of which have no dependencies any more; and reclaim memory from
-//! blocks without dependencies first. On a device with a volatile cache a flush follows each wave, because only
-//! then is the wave known to be durable.
+//! Source: soft-updates-2000, section 4.3 ("Useless Write-Backs"): write the blocks without
+//! dependencies, wait, and only then look at the others, many of which have no dependencies any
+//! more; and reclaim memory from blocks without dependencies first. On a device with a volatile
+//! cache a flush follows each wave, because only then is the wave known to be durable.
 
 use ordo_block::BlockError;
 
@@ -14,31 +15,33 @@ use crate::gate::WritePreview;
 use crate::syncer::TICK;
 use crate::{Cache, Occasion};
 
-/// The time for which a due block that could only be written in part is left, so that its prerequisites may
-/// become due by themselves.
+/// The time for which a due block that could only be written in part is left, so that its
+/// prerequisites may become due by themselves.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// The most rounds of writing prerequisites, with the prerequisites that those have by then. The next round of
-/// the syncer continues from there.
+/// The most rounds of writing prerequisites, with the prerequisites that those have by then. The
+/// next round of the syncer continues from there.
 const DEPTH_MAX: u32 = 16;
 
 /// The most dirty blocks among which unused or independent ones are searched for.
 const LOOKS_MAX: usize = 4096;
 
-/// The most blocks that the syncer writes in one round. Blocks that become due meanwhile wait for the next one.
+/// The most blocks that the syncer writes in one round. Blocks that become due meanwhile wait for
+/// the next one.
 const ROUND_MAX: usize = 1024;
 
-/// The part of the bytes to write that independent blocks must have before they alone are written: one over
-/// this number.
+/// The part of the bytes to write that independent blocks must have before they alone are written:
+/// one over this number.
 const ENOUGH: usize = 2;
 
 /// The number of rounds of writing everything, none with progress, after which a defect is assumed.
 const FRUITLESS_MAX: u32 = 10_000;
 
 impl Cache {
-    /// Writes these buffers, and waits for all the writes. Many requests are under way at once, in clusters and
-    /// in order of address: first the buffers in which nothing must be rolled back, then those whose
-    /// dependencies the first writes have met, and so on. Buffers with rolled-back changes stay dirty.
+    /// Writes these buffers, and waits for all the writes. Many requests are under way at once, in
+    /// clusters and in order of address: first the buffers in which nothing must be rolled back,
+    /// then those whose dependencies the first writes have met, and so on. Buffers with rolled-back
+    /// changes stay dirty.
     ///
     /// # Errors
     /// The first failure. The other buffers are written nevertheless.
@@ -54,8 +57,8 @@ impl Cache {
         let (part, nothing): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|b| gate.write_preview(b) == WritePreview::Part);
         result = result.and(self.write_wave(part, sync).await);
-        // Writing these buffers would bring nothing new to the disk, perhaps because another task is writing
-        // them.
+        // Writing these buffers would bring nothing new to the disk, perhaps because another task
+        // is writing them.
         for buf in nothing {
             buf.written().await;
         }
@@ -66,8 +69,8 @@ impl Cache {
         self.gate().rolls_back() && self.config().dependents_last
     }
 
-    /// Writes the blocks that can be written whole, then those whose dependencies are met by these writes, and
-    /// so on. Returns the rest.
+    /// Writes the blocks that can be written whole, then those whose dependencies are met by these
+    /// writes, and so on. Returns the rest.
     async fn write_waves(
         &self,
         mut left: Vec<BufRef>,
@@ -90,9 +93,9 @@ impl Cache {
         }
     }
 
-    /// Writes the blocks that are due, for the syncer. A block that could only be written in part is left for
-    /// some rounds, so that its prerequisites may become due by themselves; after that they are written for its
-    /// sake.
+    /// Writes the blocks that are due, for the syncer. A block that could only be written in part
+    /// is left for some rounds, so that its prerequisites may become due by themselves; after that
+    /// they are written for its sake.
     pub(crate) async fn write_due(&self) -> Result<(), BlockError> {
         let start = self.start_round();
         let mut due = self.shared.dirty.borrow().due(start.at);
@@ -123,9 +126,9 @@ impl Cache {
         result
     }
 
-    /// Writes all changes that these blocks have now. Their prerequisites, at any distance, are written before
-    /// them; a prerequisite that gets later changes which cannot be on the device yet is written in part.
-    /// Blocks that wait for an operation under way are left out.
+    /// Writes all changes that these blocks have now. Their prerequisites, at any distance, are
+    /// written before them; a prerequisite that gets later changes which cannot be on the device
+    /// yet is written in part. Blocks that wait for an operation under way are left out.
     async fn write_with_prerequisites(
         &self,
         bufs: Vec<BufRef>,
@@ -167,12 +170,13 @@ impl Cache {
         result
     }
 
-    /// Writes some dirty blocks, about `bytes` bytes: those without dependencies among the oldest, then the
-    /// oldest others with their prerequisites. Returns false if that made no progress. If there are only a few
-    /// independent blocks, the others are written too: otherwise a few would be written again and again, each
-    /// time with a flush, while the others keep the memory.
+    /// Writes some dirty blocks, about `bytes` bytes: those without dependencies among the oldest,
+    /// then the oldest others with their prerequisites. Returns false if that made no progress. If
+    /// there are only a few independent blocks, the others are written too: otherwise a few would
+    /// be written again and again, each time with a flush, while the others keep the memory.
     ///
-    /// Source: soft-updates-2000, section 4.3, which reclaims memory from blocks without dependencies first.
+    /// Source: soft-updates-2000, section 4.3, which reclaims memory from blocks without
+    /// dependencies first.
     ///
     /// # Errors
     /// The first failure.
@@ -205,8 +209,9 @@ impl Cache {
         self.finish_some(before, &start).await
     }
 
-    /// Dirty buffers that `fit`, up to `bytes` bytes in all, among the oldest: first those that were not used
-    /// since this function last looked at them. Buffers in use would be dirty again at once.
+    /// Dirty buffers that `fit`, up to `bytes` bytes in all, among the oldest: first those that
+    /// were not used since this function last looked at them. Buffers in use would be dirty again
+    /// at once.
     fn least_used(&self, bytes: usize, fit: impl Fn(&BufRef) -> bool) -> Vec<BufRef> {
         let (idle, used): (Vec<_>, Vec<_>) = self
             .oldest_dirty(usize::MAX, LOOKS_MAX, fit)
@@ -249,15 +254,16 @@ impl Cache {
         self.write_round(self.all_dirty()).await
     }
 
-    /// Writes these buffers, as far as they can be written, waits for the writes of other tasks too, and makes
-    /// all of them durable.
+    /// Writes these buffers, as far as they can be written, waits for the writes of other tasks
+    /// too, and makes all of them durable.
     async fn write_round(&self, dirty: Vec<BufRef>) -> Result<(), BlockError> {
         self.write_all(dirty, false).await?;
         self.wait_for_writes().await;
         self.barrier_if_needed().await
     }
 
-    /// Writes everything that is dirty, including what becomes dirty meanwhile, and makes it durable.
+    /// Writes everything that is dirty, including what becomes dirty meanwhile, and makes it
+    /// durable.
     ///
     /// # Errors
     /// The first failure.

@@ -31,8 +31,8 @@ pub(crate) struct Request {
     pub(crate) sync: bool,
 }
 
-/// The completed writes that a device's volatile cache may still hold. A flush ends an epoch: all writes that
-/// completed in it, or earlier, are durable once the flush is done.
+/// The completed writes that a device's volatile cache may still hold. A flush ends an epoch: all
+/// writes that completed in it, or earlier, are durable once the flush is done.
 pub(crate) struct Epochs {
     current: Cell<u64>,
     flushed: Cell<u64>,
@@ -46,8 +46,9 @@ impl Default for Epochs {
     }
 }
 
-/// The most bytes of drop-behind buffers that may wait for a flush. With those of requests under way they fit into the free list
-/// of buffers, so that their memory is used again: measured, a larger number was slower.
+/// The most bytes of drop-behind buffers that may wait for a flush. With those of requests under
+/// way they fit into the free list of buffers, so that their memory is used again: measured, a
+/// larger number was slower.
 const DROP_BEHIND_UNFLUSHED_MAX: usize = 32 << 20;
 
 impl Epochs {
@@ -66,7 +67,8 @@ impl Epochs {
         if self.written.get() > self.flushed.get() { self.written.get() } else { 0 }
     }
 
-    /// Whether every write that has completed is durable. Before the first flush, others may have written to the device.
+    /// Whether every write that has completed is durable. Before the first flush, others may have
+    /// written to the device.
     pub(crate) fn is_all_durable(&self) -> bool {
         self.flushed.get() > 0 && self.unflushed() == 0
     }
@@ -77,9 +79,9 @@ impl Epochs {
 }
 
 impl Cache {
-    /// Writes buffers one after another, and waits until each is durable. Orderings use it for blocks that must
-    /// be on disk before the next step. A clean buffer is not written again; but if its last write, by the
-    /// syncer for example, is not durable, the device's cache is flushed.
+    /// Writes buffers one after another, and waits until each is durable. Orderings use it for
+    /// blocks that must be on disk before the next step. A clean buffer is not written again; but
+    /// if its last write, by the syncer for example, is not durable, the device's cache is flushed.
     ///
     /// # Errors
     /// The device failed.
@@ -181,8 +183,9 @@ impl Cache {
         result
     }
 
-    /// Writes the dirty buffers of one file and waits for them. On a device with a volatile cache they are not
-    /// durable before [`barrier`](Self::barrier): one flush for all costs less than a forced write for each.
+    /// Writes the dirty buffers of one file and waits for them. On a device with a volatile cache
+    /// they are not durable before [`barrier`](Self::barrier): one flush for all costs less than a
+    /// forced write for each.
     ///
     /// # Errors
     /// The first failure.
@@ -201,8 +204,8 @@ impl Cache {
         drop(self.shared.slots.acquire(self.shared.config.requests_max).await);
     }
 
-    /// As [`barrier`](Self::barrier), if a write has completed since the last one. If another task's flush is
-    /// under way, waits for that one too.
+    /// As [`barrier`](Self::barrier), if a write has completed since the last one. If another
+    /// task's flush is under way, waits for that one too.
     ///
     /// # Errors
     /// The device failed.
@@ -215,15 +218,16 @@ impl Cache {
         result
     }
 
-    /// The epoch of the last completed write that is not durable by itself, for [`barrier_of`](Self::barrier_of). Before the
-    /// first flush, others may have written to the device, so there is one in any case.
+    /// The epoch of the last completed write that is not durable by itself, for
+    /// [`barrier_of`](Self::barrier_of). Before the first flush, others may have written to the
+    /// device, so there is one in any case.
     pub fn write_epoch(&self) -> u64 {
         let epochs = &self.shared.epochs;
         epochs.unflushed().max(u64::from(epochs.flushed.get() == 0))
     }
 
-    /// Makes the writes durable that had completed when [`write_epoch`](Self::write_epoch) returned this epoch. The device is
-    /// not flushed if another task has done so since.
+    /// Makes the writes durable that had completed when [`write_epoch`](Self::write_epoch) returned
+    /// this epoch. The device is not flushed if another task has done so since.
     ///
     /// # Errors
     /// The device failed.
@@ -234,8 +238,8 @@ impl Cache {
         }
     }
 
-    /// As [`barrier`](Self::barrier), for a caller that has written to the first device by itself: the device is flushed in any
-    /// case.
+    /// As [`barrier`](Self::barrier), for a caller that has written to the first device by itself:
+    /// the device is flushed in any case.
     ///
     /// # Errors
     /// The device failed.
@@ -245,8 +249,8 @@ impl Cache {
         self.barrier().await
     }
 
-    /// Makes every completed write durable, and tells the gate. The device is not flushed if no write of this cache has
-    /// completed since its last flush began.
+    /// Makes every completed write durable, and tells the gate. The device is not flushed if no
+    /// write of this cache has completed since its last flush began.
     ///
     /// # Errors
     /// The device failed.
@@ -284,8 +288,8 @@ impl Cache {
         self.shared.drained.notify_all();
     }
 
-    /// The dirty buffers that are adjacent to `buf` both in the file and on the device, up to a cluster. Only
-    /// contents of files are gathered.
+    /// The dirty buffers that are adjacent to `buf` both in the file and on the device, up to a
+    /// cluster. Only contents of files are gathered.
     fn neighbours(&self, buf: &BufRef) -> Vec<BufRef> {
         let mut cluster = vec![buf.clone()];
         let (BufferClass::Data, Some(address)) = (buf.class(), buf.address()) else {
@@ -345,13 +349,15 @@ impl Cache {
     async fn write_claimed(&self, cluster: Vec<BufRef>, sync: bool) -> Result<bool, BlockError> {
         let claim = Claim(cluster);
         let slot = self.shared.slots.acquire(1).await;
-        // A buffer that was forgotten since the claim is clean, and its address may belong to another buffer.
+        // A buffer that was forgotten since the claim is clean, and its address may belong to
+        // another buffer.
         let live: Vec<BufRef> = claim.0.iter().filter(|b| self.may_write(b)).cloned().collect();
         if live.len() < claim.0.len() || live.is_empty() {
             drop((slot, claim));
             for buf in live {
-                // A buffer of the cluster could not be written with the others, which is rare. The buffers are
-                // claimed again and written one at a time. Another task may have claimed one meanwhile.
+                // A buffer of the cluster could not be written with the others, which is rare. The
+                // buffers are claimed again and written one at a time. Another task may have
+                // claimed one meanwhile.
                 buf.written().await;
                 if buf.is_dirty() {
                     Box::pin(self.write_cluster(vec![buf], sync)).await?;
@@ -410,9 +416,10 @@ impl Cache {
         buf.is_dirty() && !held
     }
 
-    /// Makes the images of the buffers, one after another, as the gate lets them be written, and seals them. Returns the
-    /// number of bytes of the first buffer that need not be written, and the others up to the last that must be. Between
-    /// these, unchanged bytes are written too: a request more would cost more than they do.
+    /// Makes the images of the buffers, one after another, as the gate lets them be written, and
+    /// seals them. Returns the number of bytes of the first buffer that need not be written, and
+    /// the others up to the last that must be. Between these, unchanged bytes are written too: a
+    /// request more would cost more than they do.
     async fn images(
         &self,
         cluster: &[BufRef],
@@ -452,7 +459,8 @@ impl Cache {
         }
     }
 
-    /// The bytes of a buffer that a write must have. Only large blocks of files are written in part.
+    /// The bytes of a buffer that a write must have. Only large blocks of files are written in
+    /// part.
     fn bytes_to_write(&self, buf: &Buffer, is_whole: bool) -> Range<usize> {
         let unit = self.shared.config.write_unit.filter(|unit| buf.len() > *unit);
         match unit {
@@ -480,8 +488,8 @@ impl Cache {
                 part.buf.due_since.set(None);
             }
             if !part.whole || result.is_err() {
-                // The buffer keeps its age, but gets a new version, by which the gate tells the next image from
-                // this one.
+                // The buffer keeps its age, but gets a new version, by which the gate tells the
+                // next image from this one.
                 part.buf.bump_version();
                 part.buf.image_failed(part.unwritten);
             }

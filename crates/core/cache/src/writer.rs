@@ -1,13 +1,15 @@
 //! The trait of a writer, which writes dirty buffers elsewhere than in their places.
 //!
-//! A cache without a [`Writer`] writes in place: buffers have addresses, neighbours go in one request, and
-//! waves respect an ordering's rollbacks. A log has no fixed places. Its writer gets the dirty buffers from the
-//! syncer, from eviction and from callers that wait for a file, and gives each buffer an address only then. The
-//! writer makes [`Gathered`] requests of buffers and of bytes of its own (summaries, blocks of inodes), and
-//! hands them to the cache, which marks the buffers clean when they are written.
+//! A cache without a [`Writer`] writes in place: buffers have addresses, neighbours go in one
+//! request, and waves respect an ordering's rollbacks. A log has no fixed places. Its writer gets
+//! the dirty buffers from the syncer, from eviction and from callers that wait for a file, and
+//! gives each buffer an address only then. The writer makes [`Gathered`] requests of buffers and of
+//! bytes of its own (summaries, blocks of inodes), and hands them to the cache, which marks the
+//! buffers clean when they are written.
 //!
-//! Typical sequence, in [`Writer::write_out`]: [`Cache::all_dirty`]; for each request [`Gathered::at`],
-//! [`Cache::gather`], [`Cache::gather_bytes`], [`Cache::write_gathered`]; [`Cache::barrier`]; the checkpoint.
+//! Typical sequence, in [`Writer::write_out`]: [`Cache::all_dirty`]; for each request
+//! [`Gathered::at`], [`Cache::gather`], [`Cache::gather_bytes`], [`Cache::write_gathered`];
+//! [`Cache::barrier`]; the checkpoint.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,8 +28,8 @@ pub enum Occasion {
     Demand,
     /// The buffers have grown old, or too much is dirty.
     Age,
-    /// The memory of the buffers is needed, perhaps by an operation under way. A writer that must wait for
-    /// operations to end writes nothing.
+    /// The memory of the buffers is needed, perhaps by an operation under way. A writer that must
+    /// wait for operations to end writes nothing.
     Memory,
 }
 
@@ -36,9 +38,9 @@ pub type WriteOut<'w> = Pin<Box<dyn Future<Output = Result<(), BlockError>> + 'w
 
 /// A way of writing dirty buffers.
 pub trait Writer: 'static {
-    /// Writes these buffers, and everything that must go with them, and waits until they are on the device. A
-    /// buffer is clean afterwards, unless it was changed meanwhile or could not be written on this occasion.
-    /// The writes are not durable before [`Cache::barrier`].
+    /// Writes these buffers, and everything that must go with them, and waits until they are on the
+    /// device. A buffer is clean afterwards, unless it was changed meanwhile or could not be
+    /// written on this occasion. The writes are not durable before [`Cache::barrier`].
     fn write_out(&self, dirty: Vec<BufRef>, occasion: Occasion) -> WriteOut<'_>;
 
     /// Announces that a buffer is complete and may be written before long. Does not wait.
@@ -47,8 +49,8 @@ pub trait Writer: 'static {
     }
 }
 
-/// A write request that is being gathered. Its buffers count as being written until the request is written or
-/// dropped.
+/// A write request that is being gathered. Its buffers count as being written until the request is
+/// written or dropped.
 pub struct Gathered {
     address: u64,
     bytes: IoList,
@@ -81,8 +83,8 @@ impl Gathered {
 }
 
 impl Cache {
-    /// Sets the writer that writes dirty buffers. When its owner drops it, dirty buffers can no longer be
-    /// written.
+    /// Sets the writer that writes dirty buffers. When its owner drops it, dirty buffers can no
+    /// longer be written.
     pub fn set_writer(&self, writer: Weak<dyn Writer>) {
         *self.shared.writer.borrow_mut() = Some(writer);
     }
@@ -103,8 +105,9 @@ impl Cache {
         }
     }
 
-    /// Adds a buffer, with its present bytes, at the end of a request, and sets the buffer's address to that
-    /// place. No write of the buffer may be under way. The buffer need not be dirty.
+    /// Adds a buffer, with its present bytes, at the end of a request, and sets the buffer's
+    /// address to that place. No write of the buffer may be under way. The buffer need not be
+    /// dirty.
     pub fn gather(&self, request: &mut Gathered, buf: &BufRef) {
         buf.set_address(Some(request.end()));
         buf.set_writing(true);
@@ -123,8 +126,8 @@ impl Cache {
         request.bytes.push(image.into_piece());
     }
 
-    /// Adds bytes at the end of a request. They contain the present contents of the buffers `covered`. No write
-    /// of these buffers may be under way.
+    /// Adds bytes at the end of a request. They contain the present contents of the buffers
+    /// `covered`. No write of these buffers may be under way.
     pub fn gather_bytes(&self, request: &mut Gathered, bytes: IoBuf, covered: &[BufRef]) {
         for buf in covered {
             buf.set_writing(true);

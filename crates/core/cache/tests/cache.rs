@@ -111,7 +111,8 @@ fn on_disk(disk: &Slow, n: u64) -> u8 {
     byte[0]
 }
 
-/// Adjacent dirty blocks of a file go out in one request, up to a cluster; a block of metadata goes alone.
+/// Adjacent dirty blocks of a file go out in one request, up to a cluster; a block of metadata goes
+/// alone.
 #[test]
 fn contiguous_data_is_gathered_into_clusters() {
     let config = CacheConfig { cluster: 4 * BLOCK, ..CacheConfig::default() };
@@ -148,9 +149,9 @@ fn a_change_during_a_write_is_not_lost() {
     });
 }
 
-/// A request has the buffers' own bytes, and the device reads them during the write. A task that changes,
-/// extends or forgets a buffer meanwhile does not touch them. Would catch a device that gets half of one
-/// version and half of another.
+/// A request has the buffers' own bytes, and the device reads them during the write. A task that
+/// changes, extends or forgets a buffer meanwhile does not touch them. Would catch a device that
+/// gets half of one version and half of another.
 #[test]
 fn a_request_under_way_keeps_the_bytes_it_was_made_of() {
     for len in [1024, 4 * BLOCK] {
@@ -181,9 +182,10 @@ fn a_request_under_way_keeps_the_bytes_it_was_made_of() {
     }
 }
 
-/// Two devices lie behind one another in one space of addresses. Each gets its own blocks, at the right places;
-/// no request crosses the border; a flush goes to the devices that were written. Would catch an address that is
-/// taken for one of the first device, and durability on only one of the two.
+/// Two devices lie behind one another in one space of addresses. Each gets its own blocks, at the
+/// right places; no request crosses the border; a flush goes to the devices that were written.
+/// Would catch an address that is taken for one of the first device, and durability on only one of
+/// the two.
 #[test]
 fn one_cache_reaches_two_devices() {
     let executor = Executor::simulated(7);
@@ -194,7 +196,8 @@ fn one_cache_reaches_two_devices() {
     let run = async {
         let border = cache.first_address(1);
         assert_eq!((cache.first_address(0), border), (0, 16 << 20));
-        // The blocks are neighbours in their file and in the space of addresses, on either side of the border.
+        // The blocks are neighbours in their file and in the space of addresses, on either side of
+        // the border.
         for n in 0..2u64 {
             let key = BufKey::file(9, n.cast_signed());
             let at = border - BLOCK as u64 * (1 - n);
@@ -219,8 +222,8 @@ fn one_cache_reaches_two_devices() {
     executor.block_on(run).unwrap();
 }
 
-/// `forget` returns only when no write of the block is under way, so its address can be reused. Would catch the
-/// old block's late write landing on top of the new owner's.
+/// `forget` returns only when no write of the block is under way, so its address can be reused.
+/// Would catch the old block's late write landing on top of the new owner's.
 #[test]
 fn forgetting_waits_for_a_write_under_way() {
     with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
@@ -239,7 +242,8 @@ fn forgetting_waits_for_a_write_under_way() {
     });
 }
 
-/// Memory stays within its bound while many times as much is written and read back, and no data is lost.
+/// Memory stays within its bound while many times as much is written and read back, and no data is
+/// lost.
 #[test]
 fn memory_is_bounded_and_eviction_loses_nothing() {
     let config = CacheConfig::with_capacity(16 * BLOCK);
@@ -259,7 +263,8 @@ fn memory_is_bounded_and_eviction_loses_nothing() {
     });
 }
 
-/// A dirty block is written when it reaches the age of its class, metadata before data, and not before.
+/// A dirty block is written when it reaches the age of its class, metadata before data, and not
+/// before.
 #[test]
 fn the_syncer_writes_by_age() {
     with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
@@ -277,7 +282,8 @@ fn the_syncer_writes_by_age() {
     });
 }
 
-/// A failed write leaves the block dirty and the cache failed for good. Nothing is reported durable afterwards.
+/// A failed write leaves the block dirty and the cache failed for good. Nothing is reported durable
+/// afterwards.
 #[test]
 fn a_failed_write_is_never_forgotten() {
     with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
@@ -349,8 +355,8 @@ impl WriteGate for Undo {
     }
 }
 
-/// The rollback changes the copy: the disk gets the old byte, a reader the new one, and the block stays dirty
-/// until it is written whole. The cache waits for the log first.
+/// The rollback changes the copy: the disk gets the old byte, a reader the new one, and the block
+/// stays dirty until it is written whole. The cache waits for the log first.
 #[test]
 fn the_gate_rolls_back_the_image_and_not_the_buffer() {
     let gate = Rc::new(Undo::default());
@@ -367,8 +373,8 @@ fn the_gate_rolls_back_the_image_and_not_the_buffer() {
     });
 }
 
-/// On a device with a volatile cache, a delayed write counts as done only after a flush. A write for which a
-/// task waits is sent with FUA, so it is durable by itself.
+/// On a device with a volatile cache, a delayed write counts as done only after a flush. A write
+/// for which a task waits is sent with FUA, so it is durable by itself.
 #[test]
 fn durable_means_flushed() {
     let executor = Executor::simulated(7);
@@ -402,9 +408,10 @@ fn durable_means_flushed() {
         .unwrap();
 }
 
-/// A block that the syncer wrote is clean, but may be in the device's volatile cache only. A caller that must
-/// have it on disk before the next step gets a flush, once. The same holds for a block that was written,
-/// evicted and read again. Would catch an ordering that is right on every disk except real ones.
+/// A block that the syncer wrote is clean, but may be in the device's volatile cache only. A caller
+/// that must have it on disk before the next step gets a flush, once. The same holds for a block
+/// that was written, evicted and read again. Would catch an ordering that is right on every disk
+/// except real ones.
 #[test]
 fn clean_is_not_durable() {
     let executor = Executor::simulated(7);
@@ -429,8 +436,8 @@ fn clean_is_not_durable() {
         .unwrap();
 }
 
-/// A block with drop-behind leaves memory: a clean block at once, a dirty block when it is on disk. A block in
-/// use stays, and so does one that was changed again, whose contents would be lost.
+/// A block with drop-behind leaves memory: a clean block at once, a dirty block when it is on disk.
+/// A block in use stays, and so does one that was changed again, whose contents would be lost.
 #[test]
 fn drop_behind_buffers_leave_memory() {
     with_cache(Rc::new(NoGate), CacheConfig::default(), async |cache, disk| {
@@ -461,8 +468,9 @@ fn drop_behind_buffers_leave_memory() {
     });
 }
 
-/// Written contents of a large file that wait for a flush stay below 48 MB: at 32 MB a flush begins, and they leave memory. They
-/// would grow to 80 MB here, and their memory would be the kernel's again after each flush.
+/// Written contents of a large file that wait for a flush stay below 48 MB: at 32 MB a flush
+/// begins, and they leave memory. They would grow to 80 MB here, and their memory would be the
+/// kernel's again after each flush.
 #[test]
 fn contents_that_wait_for_a_flush_are_bounded() {
     const BLOCKS: u64 = (80 << 20) / LARGE as u64;
@@ -531,10 +539,10 @@ fn change(cache: &Cache, buf: &BufRef, at: usize, len: usize) {
     cache.mark_dirty(buf);
 }
 
-/// With a unit of writing, a write has the changed units of a block and no others; whole blocks are written where the
-/// device has not all of their other bytes: after a change of unknown bytes, a move, a failed write. Neighbours
-/// are gathered as without a unit. Would catch a write that leaves a changed byte out, by comparing the device
-/// with the buffers.
+/// With a unit of writing, a write has the changed units of a block and no others; whole blocks are
+/// written where the device has not all of their other bytes: after a change of unknown bytes, a
+/// move, a failed write. Neighbours are gathered as without a unit. Would catch a write that leaves
+/// a changed byte out, by comparing the device with the buffers.
 #[test]
 fn only_the_changed_part_of_a_block_is_written() {
     let config =
@@ -593,10 +601,12 @@ fn only_the_changed_part_of_a_block_is_written() {
     });
 }
 
-/// A page that is written into a block of which nothing is in memory: nothing is read, and a page is written. A second page
-/// beside it goes with it. A page apart from it, or a reader, brings the rest of the block into memory: the reader sees the old
-/// bytes beside the new ones, and a change of a part of a page is made in the old page. A read that fails leaves the buffer as
-/// it was. Would catch a block of which unknown bytes reach the disk or a reader, and a page that a late read overwrites.
+/// A page that is written into a block of which nothing is in memory: nothing is read, and a page
+/// is written. A second page beside it goes with it. A page apart from it, or a reader, brings the
+/// rest of the block into memory: the reader sees the old bytes beside the new ones, and a change
+/// of a part of a page is made in the old page. A read that fails leaves the buffer as it was.
+/// Would catch a block of which unknown bytes reach the disk or a reader, and a page that a late
+/// read overwrites.
 #[test]
 fn a_block_is_changed_by_pages_without_being_read() {
     let config =

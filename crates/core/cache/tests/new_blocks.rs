@@ -9,8 +9,9 @@ use ordo_runtime::Executor;
 /// A block with pages of its own.
 const LARGE: usize = 32 << 10;
 
-/// A new block is zeros, also where its memory was another block's before, and also in an image. Would catch memory that is used
-/// again without being cleared, which would give an old file's bytes to a new one.
+/// A new block is zeros, also where its memory was another block's before, and also in an image.
+/// Would catch memory that is used again without being cleared, which would give an old file's
+/// bytes to a new one.
 #[test]
 fn a_new_block_has_nothing_of_an_earlier_one() {
     let executor = Executor::simulated(7);

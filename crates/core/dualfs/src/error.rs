@@ -50,8 +50,8 @@ pub enum DualError {
         /// The bytes that it has.
         have: u64,
     },
-    /// A file system with these sizes cannot be made: there is no space for two devices, or the groups have
-    /// an impossible size.
+    /// A file system with these sizes cannot be made: there is no space for two devices, or the
+    /// groups have an impossible size.
     #[error("{0}")]
     Sizes(String),
     /// The metadata log cannot be made.

@@ -1,9 +1,10 @@
 //! Groups of blocks on the data device: which blocks are free, and which of them a file gets.
 //!
-//! The tables of the IFILE say which blocks are free at a checkpoint. A block that a file has lost becomes free in three steps.
-//! Until a write-out that records the loss is gathered, the block is in use in the tables. Until that write-out is durable,
-//! and until the copy of the metadata, if there is one, records the loss too, the block is free in the tables, but is not
-//! given to a file. Then it is free.
+//! The tables of the IFILE say which blocks are free at a checkpoint. A block that a file has lost
+//! becomes free in three steps. Until a write-out that records the loss is gathered, the block is
+//! in use in the tables. Until that write-out is durable, and until the copy of the metadata, if
+//! there is one, records the loss too, the block is free in the tables, but is not given to a file.
+//! Then it is free.
 
 use std::collections::BTreeSet;
 
@@ -34,10 +35,11 @@ pub struct Groups {
     dirty: BTreeSet<usize>,
     /// Whether a freed block is used again only when the loss is durable ([`DualRules::FREED`]).
     defers_frees: bool,
-    /// Whether a freed block is used again only when the copy of the metadata records the loss ([`DualRules::COPIED`]).
+    /// Whether a freed block is used again only when the copy of the metadata records the loss
+    /// ([`DualRules::COPIED`]).
     defers_until_copied: bool,
-    /// A new directory leaves its parent's group only for a group with this percentage more free blocks. `None`: it goes
-    /// to the emptiest group.
+    /// A new directory leaves its parent's group only for a group with this percentage more free
+    /// blocks. `None`: it goes to the emptiest group.
     affinity: Option<u32>,
 }
 
@@ -48,7 +50,8 @@ struct Group {
     /// The number of blocks that can be given to files.
     usable: u32,
     inodes: u32,
-    /// The number of directories that were given this group since the mount. Their inodes may not be in the log yet.
+    /// The number of directories that were given this group since the mount. Their inodes may not
+    /// be in the log yet.
     directories: u32,
     /// The block behind the last one that was allocated.
     next: u64,
@@ -136,7 +139,8 @@ impl Groups {
         }
     }
 
-    /// Marks a block as free in the tables. Returns false, and changes nothing, if it was free before, which is damage.
+    /// Marks a block as free in the tables. Returns false, and changes nothing, if it was free
+    /// before, which is damage.
     fn mark_free(&mut self, block: u64) -> bool {
         if block == 0 || !self.used.has(block) {
             return false;
@@ -159,7 +163,8 @@ impl Groups {
         self.groups.iter().map(|group| u64::from(group.usable)).sum()
     }
 
-    /// A free block of a group: the first one behind the last allocated block or, if there is none, the first one in the group.
+    /// A free block of a group: the first one behind the last allocated block or, if there is none,
+    /// the first one in the group.
     fn find_in(&self, group: u32) -> Option<u64> {
         let (range, state) = (self.shape.group(group), &self.groups[group as usize]);
         if state.usable == 0 {
@@ -377,8 +382,9 @@ mod tests {
         groups.allocate(group, after)
     }
 
-    /// A block that a file has lost is free in the tables from the write-out that records this, and is given to a
-    /// file only when that is durable. Would catch a block that is used again at once, or that is never free.
+    /// A block that a file has lost is free in the tables from the write-out that records this, and
+    /// is given to a file only when that is durable. Would catch a block that is used again at
+    /// once, or that is never free.
     #[test]
     fn a_freed_block_waits_until_that_is_durable() {
         let mut g = groups(None);
@@ -413,8 +419,8 @@ mod tests {
         assert_eq!(allocate(&mut free, 1, Some(block)), block);
     }
 
-    /// Blocks of a file lie one behind the other in their group and, when it is full, in near ones. Would catch
-    /// files that are scattered.
+    /// Blocks of a file lie one behind the other in their group and, when it is full, in near ones.
+    /// Would catch files that are scattered.
     #[test]
     fn a_file_stays_in_its_group_and_goes_to_near_ones() {
         let mut g = groups(None);
@@ -431,8 +437,9 @@ mod tests {
         assert_eq!(all, (0..8).collect::<Vec<_>>());
     }
 
-    /// A new directory goes to the emptiest group. With an affinity it stays in its parent's group, unless that
-    /// has many fewer free blocks. Would catch an affinity without effect, and one that is never overcome.
+    /// A new directory goes to the emptiest group. With an affinity it stays in its parent's group,
+    /// unless that has many fewer free blocks. Would catch an affinity without effect, and one that
+    /// is never overcome.
     #[test]
     fn a_directory_leaves_its_parents_group_only_for_a_better_one() {
         let mut g = groups(None);
@@ -450,8 +457,8 @@ mod tests {
         assert_eq!(g.group_for(1), 2);
     }
 
-    /// The tables get every change that rolling forward finds, even if one file got a block that another lost.
-    /// Would catch losses that are applied after gains.
+    /// The tables get every change that rolling forward finds, even if one file got a block that
+    /// another lost. Would catch losses that are applied after gains.
     #[test]
     fn rolling_forward_frees_before_it_takes() {
         let mut g = groups(None);
@@ -461,7 +468,8 @@ mod tests {
         assert_eq!((g.groups[0].free, g.groups[0].usable), (61, 61));
     }
 
-    /// Tables that contradict themselves are refused. Would catch a count that is used without a check.
+    /// Tables that contradict themselves are refused. Would catch a count that is used without a
+    /// check.
     #[test]
     fn tables_that_disagree_are_refused() {
         let spoil = |at: usize, value: u8| {

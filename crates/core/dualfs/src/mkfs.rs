@@ -1,7 +1,7 @@
 //! Making an empty pair.
 //!
-//! The metadata log is made first, then the data device's identity, and at last the metadata device's. If mkfs
-//! is interrupted, there is no pair.
+//! The metadata log is made first, then the data device's identity, and at last the metadata
+//! device's. If mkfs is interrupted, there is no pair.
 
 use ordo_block::{BlockDevice, Device};
 use ordo_format::dualfs::{
@@ -38,15 +38,17 @@ pub struct MkfsOptions {
     pub block_size: u32,
     /// The segment size in bytes. The default depends on the metadata device's size.
     pub segment_size: Option<u32>,
-    /// The number of blocks in a group, a multiple of 8. The default is the number of bits in one block of
-    /// bitmap, or less on a small device.
+    /// The number of blocks in a group, a multiple of 8. The default is the number of bits in one
+    /// block of bitmap, or less on a small device.
     pub group_blocks: Option<u32>,
     /// The size of the metadata device where it shares a disk with the data device.
     pub metadata: MetadataSize,
-    /// The space on the data device for a copy of the metadata, from which files can be read if the metadata device is lost.
-    /// A share is a share of the metadata device. `None`: there is no copy.
+    /// The space on the data device for a copy of the metadata, from which files can be read if the
+    /// metadata device is lost. A share is a share of the metadata device. `None`: there is no
+    /// copy.
     pub copy: Option<MetadataSize>,
-    /// The number of bytes to use of the only disk, or of the data device's disk. The default is all.
+    /// The number of bytes to use of the only disk, or of the data device's disk. The default is
+    /// all.
     pub size: Option<u64>,
     /// The percentage of the metadata log that is reserved.
     pub min_free: u32,
@@ -78,8 +80,8 @@ pub struct Made {
     pub superblock: Superblock,
 }
 
-/// Makes an empty file system on one disk, or on two: the first gets the metadata; or on three: the first two are halves of
-/// the metadata device, which is as large as the smaller one.
+/// Makes an empty file system on one disk, or on two: the first gets the metadata; or on three: the
+/// first two are halves of the metadata device, which is as large as the smaller one.
 ///
 /// # Errors
 /// The sizes do not fit, or a device failed.
@@ -152,8 +154,8 @@ pub async fn mkfs(
     Ok(Made { identity, superblock })
 }
 
-/// The size of a metadata device for `bytes` bytes: for a disk with both devices, or for a data device with a
-/// disk of its own.
+/// The size of a metadata device for `bytes` bytes: for a disk with both devices, or for a data
+/// device with a disk of its own.
 pub fn metadata_size(metadata: Option<MetadataSize>, bytes: u64, block_size: Option<u32>) -> u64 {
     let mut options = MkfsOptions::default();
     options.metadata = metadata.unwrap_or(options.metadata);

@@ -16,14 +16,15 @@ use crate::{DualError, DualFs};
 const LOG_EVERY: Duration = Duration::from_secs(5);
 /// The time between two checkpoints (section 2.1 of the paper).
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
-/// The time after which the cleaner looks whether clean segments run low (section 2.1 of the paper).
+/// The time after which the cleaner looks whether clean segments run low (section 2.1 of the
+/// paper).
 const CLEAN_EVERY: Duration = Duration::from_secs(5);
 
 /// The mechanisms of section 2.2, each with a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DualOptions {
-    /// Directory affinity, in percent: a new directory leaves its parent's group only for a group with this percentage
-    /// more free blocks. `None`: it goes to the emptiest group.
+    /// Directory affinity, in percent: a new directory leaves its parent's group only for a group
+    /// with this percentage more free blocks. `None`: it goes to the emptiest group.
     pub affinity: Option<u32>,
     /// Prefetching, the order of blocks in the log, and relocation.
     pub locality: Locality,
@@ -119,8 +120,8 @@ impl Default for MountOptions {
     }
 }
 
-/// Mounts the file system on one or two disks for reading and writing, from the newest checkpoint, with the log behind
-/// it.
+/// Mounts the file system on one or two disks for reading and writing, from the newest checkpoint,
+/// with the log behind it.
 ///
 /// # Errors
 /// The devices are not a pair, their contents are damaged, or a device failed.
@@ -142,8 +143,8 @@ pub async fn mount(
         copy: pair.copy_side(),
     };
     let mut cache = options.cache.clone();
-    // Contents that are overwritten in their places wait for their own age. New ones are written with the metadata that
-    // leads to them.
+    // Contents that are overwritten in their places wait for their own age. New ones are written
+    // with the metadata that leads to them.
     for age in [&mut cache.metadata_age, &mut cache.directory_age] {
         *age = (*age).min(LOG_EVERY);
     }
@@ -159,7 +160,8 @@ pub async fn mount(
     Ok(mount_with(rt, pair.metadata, data, &log).await?)
 }
 
-/// Mounts the file system for reading only. Nothing is written; the log is rolled forward in memory.
+/// Mounts the file system for reading only. Nothing is written; the log is rolled forward in
+/// memory.
 ///
 /// # Errors
 /// As for [`mount`].

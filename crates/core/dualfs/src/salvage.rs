@@ -1,8 +1,10 @@
-//! Reading a file system whose metadata device is lost, by the copy of the metadata that the data device keeps.
+//! Reading a file system whose metadata device is lost, by the copy of the metadata that the data
+//! device keeps.
 //!
-//! The copy is presented as a metadata device: each block that was copied is at its address, and all others read as zeros.
-//! Mounted from this device, the file system has the metadata of the checkpoint that was copied last. The data device has
-//! only the newest contents, so a file that was changed since then may have new contents in the blocks that it had then.
+//! The copy is presented as a metadata device: each block that was copied is at its address, and
+//! all others read as zeros. Mounted from this device, the file system has the metadata of the
+//! checkpoint that was copied last. The data device has only the newest contents, so a file that
+//! was changed since then may have new contents in the blocks that it had then.
 //!
 //! Typical sequence: [`read()`].
 
@@ -123,8 +125,8 @@ async fn find_data(disks: &[Device]) -> Result<(Device, Identity), DualError> {
             Err(error) => first = first.or(Some(error)),
         }
     }
-    // On a disk with both devices, the identity that says where the data device begins may be lost. Then the data
-    // device is searched for.
+    // On a disk with both devices, the identity that says where the data device begins may be lost.
+    // Then the data device is searched for.
     for disk in disks {
         if let Some(found) = search(disk).await? {
             return Ok(found);
@@ -158,7 +160,8 @@ async fn search(disk: &Device) -> Result<Option<(Device, Identity)>, DualError> 
 /// Finds the last complete copy on a data device.
 ///
 /// # Errors
-/// There is no data device among the disks; it keeps no copy, or no complete one; it is too small; a device failed.
+/// There is no data device among the disks; it keeps no copy, or no complete one; it is too small;
+/// a device failed.
 async fn find(disks: &[Device]) -> Result<(Device, Identity, CopyIndex), DualError> {
     let (data, id) = find_data(disks).await?;
     let (want, have) = (id.data_bytes(), data.geometry().bytes);
@@ -186,11 +189,12 @@ fn describe(id: &Identity, found: &CopyIndex) -> SalvagedCopy {
     SalvagedCopy { pair: id.name(), serial: head.serial, time: head.time, blocks: head.entries }
 }
 
-/// Mounts a file system for reading from the copy of its metadata. One of the disks is the data device. The metadata device
-/// is not read.
+/// Mounts a file system for reading from the copy of its metadata. One of the disks is the data
+/// device. The metadata device is not read.
 ///
 /// # Errors
-/// There is no data device; it keeps no copy, or no complete one; the copy is damaged; a device failed.
+/// There is no data device; it keeps no copy, or no complete one; the copy is damaged; a device
+/// failed.
 pub async fn read(disks: &[Device]) -> Result<(LfsReader, SalvagedCopy), DualError> {
     let (data, id, found) = find(disks).await?;
     let about = describe(&id, &found);

@@ -1,5 +1,5 @@
-//! The allocation summary: the free space of each group, in memory, and its copy in the superblock and summary
-//! area.
+//! The allocation summary: the free space of each group, in memory, and its copy in the superblock
+//! and summary area.
 
 use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::csum::CsTotal;
@@ -17,12 +17,14 @@ pub(crate) struct AllocationSummary {
     pub groups: Vec<Csum>,
     /// The sum of `groups`.
     pub total: CsTotal,
-    /// For each group, the directories that were created there without files in between (FreeBSD's `fs_contigdirs`).
-    /// The count keeps trees from crowding one group.
+    /// For each group, the directories that were created there without files in between (FreeBSD's
+    /// `fs_contigdirs`). The count keeps trees from crowding one group.
     pub directories_in_a_row: Vec<u8>,
-    /// For each group, the number of inodes in blocks that are filled, whether the group counts them yet or not.
+    /// For each group, the number of inodes in blocks that are filled, whether the group counts
+    /// them yet or not.
     pub inodes_prepared: Vec<u32>,
-    /// Whether blocks are placed for time or, as free space gets fragmented, for space (`fs_optim`).
+    /// Whether blocks are placed for time or, as free space gets fragmented, for space
+    /// (`fs_optim`).
     pub optim: i32,
     /// Whether a change of the summary is not on disk.
     pub dirty: bool,
@@ -105,7 +107,8 @@ impl Ffs {
         op.end().await.map_err(io_error)
     }
 
-    /// Notes a change of a group's counts in the summary area, if the ordering keeps that area right.
+    /// Notes a change of a group's counts in the summary area, if the ordering keeps that area
+    /// right.
     pub(crate) fn note_counts(&self, op: &mut Op<'_>, cg: u32, admitted: Admitted<'_>) {
         let per_block = self.bsize() as usize / Csum::SIZE;
         let (block, nth) = (cg as usize / per_block, cg as usize % per_block);

@@ -1,8 +1,9 @@
 //! The extended-attribute area: at most two blocks, with pointers in the inode.
 //!
-//! A changed area is written to new blocks. One store of the inode makes the pointers lead to them instead
-//! of the old ones. In memory the buffer of an old block moves to the new address, as that of the last
-//! fragments of a growing file does. So a dependency on the old contents becomes one on the new contents.
+//! A changed area is written to new blocks. One store of the inode makes the pointers lead to them
+//! instead of the old ones. In memory the buffer of an old block moves to the new address, as that
+//! of the last fragments of a growing file does. So a dependency on the old contents becomes one on
+//! the new contents.
 
 use std::rc::Rc;
 

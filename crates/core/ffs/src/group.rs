@@ -48,8 +48,8 @@ pub(crate) struct GroupAdmitted<'w> {
 pub(crate) struct WrongState;
 
 impl GroupEdit<'_> {
-    /// Marks `count` fragments from `first` on (by index in the group, inside one block) as free or used, and
-    /// updates every count that follows from them.
+    /// Marks `count` fragments from `first` on (by index in the group, inside one block) as free or
+    /// used, and updates every count that follows from them.
     pub(crate) fn change_frags(
         &mut self,
         first: u32,
@@ -136,8 +136,9 @@ impl Ffs {
         Ok(buf)
     }
 
-    /// Reads the groups of these fragments. A caller that keeps their buffers can free the fragments without a
-    /// read that may fail halfway. A damaged group is left out: the operation that needs it reports the damage.
+    /// Reads the groups of these fragments. A caller that keeps their buffers can free the
+    /// fragments without a read that may fail halfway. A damaged group is left out: the operation
+    /// that needs it reports the damage.
     pub(crate) async fn groups_of(
         &self,
         addresses: impl IntoIterator<Item = u64>,
@@ -158,8 +159,8 @@ impl Ffs {
         Ok(held)
     }
 
-    /// Asks for permission to change a group and, if the ordering keeps the summary area right, its counts
-    /// there.
+    /// Asks for permission to change a group and, if the ordering keeps the summary area right, its
+    /// counts there.
     #[inline]
     pub(crate) async fn admit_group<'w>(
         &self,
@@ -174,8 +175,8 @@ impl Ffs {
         Ok(GroupAdmitted { change: admitted, counts })
     }
 
-    /// Makes an admitted change of a group. `edit` may change the header, the bytes in `maps` (ranges in the
-    /// group's block), and the cluster maps.
+    /// Makes an admitted change of a group. `edit` may change the header, the bytes in `maps`
+    /// (ranges in the group's block), and the cluster maps.
     pub(crate) fn edit_group<R>(
         &self,
         op: &mut Op<'_>,
@@ -207,7 +208,8 @@ impl Ffs {
         out
     }
 
-    /// Corrects a group's number of directories, which cannot be computed from a bitmap, by adding `by`.
+    /// Corrects a group's number of directories, which cannot be computed from a bitmap, by adding
+    /// `by`.
     ///
     /// # Errors
     /// The device failed.
@@ -231,8 +233,9 @@ impl Ffs {
     }
 }
 
-/// Completes a block's image before it is written. Sets the check-hashes that cover a whole block, and those of
-/// the inodes in which bytes were rolled back (`rolled_back`). Any other inode got its hash when it was stored.
+/// Completes a block's image before it is written. Sets the check-hashes that cover a whole block,
+/// and those of the inodes in which bytes were rolled back (`rolled_back`). Any other inode got its
+/// hash when it was stored.
 pub(crate) fn seal(
     sb: &Superblock,
     sb_at: u64,

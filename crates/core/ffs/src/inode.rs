@@ -12,14 +12,15 @@ use ordo_vfs::Timestamp;
 /// An inode in memory.
 pub type FfsInode = Inode<Pointers>;
 
-/// The fields of an inode outside of its record: the places of its blocks, and fields that are only written
-/// back unchanged. Two values are equal if their blocks are the same.
+/// The fields of an inode outside of its record: the places of its blocks, and fields that are only
+/// written back unchanged. Two values are equal if their blocks are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Pointers {
-    /// The addresses of direct blocks, in fragments; or the first part of a short link's target (`di_db`).
+    /// The addresses of direct blocks, in fragments; or the first part of a short link's target
+    /// (`di_db`).
     pub db: [i64; NDADDR],
-    /// The addresses of indirect blocks: single, double, triple; or the rest of a short link's target
-    /// (`di_ib`).
+    /// The addresses of indirect blocks: single, double, triple; or the rest of a short link's
+    /// target (`di_ib`).
     pub ib: [i64; 3],
     /// The addresses of the blocks of extended attributes (`di_extb`).
     pub extb: [i64; 2],
@@ -28,7 +29,8 @@ pub struct Pointers {
     ckhash: u32,
     /// The version of the inode's block at which the inode was last stored in it, or read from it.
     stored: Cell<u64>,
-    /// The rarely used fields. Most inodes have none, and a file system keeps many inodes in memory.
+    /// The rarely used fields. Most inodes have none, and a file system keeps many inodes in
+    /// memory.
     rest: Option<Box<Rest>>,
 }
 
@@ -108,7 +110,8 @@ pub fn split(d: &Dinode) -> (InodeRecord, Pointers) {
     (record, Pointers { db, ib, extb, extsize, ckhash, stored: Cell::default(), rest })
 }
 
-/// Joins the two parts of an inode. The link count has 16 bits on disk; `ufs` never lets it exceed `LINKS_MAX`.
+/// Joins the two parts of an inode. The link count has 16 bits on disk; `ufs` never lets it exceed
+/// `LINKS_MAX`.
 pub(crate) fn join(record: &InodeRecord, pointers: &Pointers) -> Dinode {
     let none = Rest::default();
     let rest = pointers.rest.as_deref().unwrap_or(&none);
@@ -152,9 +155,9 @@ mod tests {
 
     use super::*;
 
-    /// An inode is split into its two parts and joined again, and every byte is as before, for a file and for a
-    /// device. Would catch a forgotten field, which would be zero on FreeBSD's image after the first change of
-    /// the file.
+    /// An inode is split into its two parts and joined again, and every byte is as before, for a
+    /// file and for a device. Would catch a forgotten field, which would be zero on FreeBSD's image
+    /// after the first change of the file.
     #[test]
     fn an_inode_in_two_parts_loses_nothing() {
         for kind in [IFREG, IFCHR] {

@@ -47,8 +47,9 @@ impl Ffs {
         self.cache.runtime().cpu().touch();
     }
 
-    /// Stores an inode that got space beyond its size, if the ordering writes an operation's changes of an inode
-    /// all or not at all. Otherwise the operation stores the inode later, together with its new size.
+    /// Stores an inode that got space beyond its size, if the ordering writes an operation's
+    /// changes of an inode all or not at all. Otherwise the operation stores the inode later,
+    /// together with its new size.
     pub(crate) fn put_grown(
         &self,
         op: &mut Op<'_>,

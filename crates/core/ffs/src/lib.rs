@@ -2,29 +2,31 @@
 //!
 //! Layers, lowest first:
 //! - [`mkfs`]: makes an empty file system.
-//! - [`mount`](mod@mount): finds and checks the superblock, and reads the summaries. `torn_superblock`, `rebuild`:
-//!   recovery of a torn superblock, and the rebuilding of summaries after a crash. `state_flags`: the superblock's
-//!   state flags.
+//! - [`mount`](mod@mount): finds and checks the superblock, and reads the summaries.
+//!   `torn_superblock`, `rebuild`: recovery of a torn superblock, and the rebuilding of summaries
+//!   after a crash. `state_flags`: the superblock's state flags.
 //! - [`recover`]: the facts about a crashed image that an ordering needs.
 //! - `inode`, `directory`: the codecs that `ufs` uses.
 //! - `group`: one cylinder group's header and bitmaps, and the one function that changes fragments.
-//! - `allocation`: the allocation summary: the free space of each group in memory, and its copy on disk.
-//! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters; `tuning`: runs of blocks, and gaps between them.
-//! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `punch`, `attributes`: cutting
-//!   files, punching holes, extended attributes.
+//! - `allocation`: the allocation summary: the free space of each group in memory, and its copy on
+//!   disk.
+//! - `alloc`: the choice of groups, blocks, fragments, inodes, clusters; `tuning`: runs of blocks,
+//!   and gaps between them.
+//! - `map`: from logical blocks to addresses, and allocating blocks; `truncate`, `punch`,
+//!   `attributes`: cutting files, punching holes, extended attributes.
 //! - [`reclaim`]: freeing blocks and inodes that a crash leaked.
 //!
 //! Invariants:
-//! - A fragment is marked used before a pointer to it is set. It is marked free after the pointer has been
-//!   reset, and when memory has no buffer of it.
-//! - The number of fragments of a file's last block follows from its size. So an operation that allocates or
-//!   cuts a block sets the size before it next waits.
+//! - A fragment is marked used before a pointer to it is set. It is marked free after the pointer
+//!   has been reset, and when memory has no buffer of it.
+//! - The number of fragments of a file's last block follows from its size. So an operation that
+//!   allocates or cuts a block sets the size before it next waits.
 //! - Counts in a group's header, in its summary and in the totals change together, in one place.
 //! - This crate names no ordering and tests for none.
 //!
 //! Sources: the policies of the 1984 fast file system, with clustering and block reallocation, as
-//! soft-updates-2000, section 4.1, and journaling-versus-soft-updates-2000, section 7, use them; the format's
-//! page `docs/formats/ufs2.md`.
+//! soft-updates-2000, section 4.1, and journaling-versus-soft-updates-2000, section 7, use them;
+//! the format's page `docs/formats/ufs2.md`.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, ram::RamDisk};
@@ -136,8 +138,8 @@ impl Ffs {
         self.recovery
     }
 
-    /// Notes that a check has gone through the whole image as it was at the mount, and that its findings are
-    /// repaired. The image will be clean once it is unmounted.
+    /// Notes that a check has gone through the whole image as it was at the mount, and that its
+    /// findings are repaired. The image will be clean once it is unmounted.
     pub fn set_checked(&self) {
         self.state_flags.checked();
         self.allocation.borrow_mut().dirty = true;
@@ -159,8 +161,8 @@ impl Ffs {
         self.sb.bsize as u64
     }
 
-    /// The sectors of 512 bytes that `frags` fragments take. They are the unit of an inode's block count
-    /// (`di_blocks`).
+    /// The sectors of 512 bytes that `frags` fragments take. They are the unit of an inode's block
+    /// count (`di_blocks`).
     pub(crate) fn sectors(&self, frags: u32) -> u64 {
         u64::from(frags) * (self.sb.fsize as u64 / 512)
     }

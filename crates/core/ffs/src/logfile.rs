@@ -1,8 +1,8 @@
 //! A log in a file of the file system: making it, and finding it before anything else can be read.
 //!
-//! The file is in the root, visible to all but protected: it is not dumped, and no user, root included, may
-//! write, cut, rename or remove it. It is found by its inode, not by its name: a crash may have torn the root
-//! directory, but an inode that never changes is never half written.
+//! The file is in the root, visible to all but protected: it is not dumped, and no user, root
+//! included, may write, cut, rename or remove it. It is found by its inode, not by its name: a
+//! crash may have torn the root directory, but an inode that never changes is never half written.
 
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::ufs2::{Dinode, NDADDR, ROOT_INO};
@@ -21,8 +21,8 @@ pub fn usual_size(bytes: u64) -> u64 {
     (bytes / 100).clamp(64 << 10, 1 << 30)
 }
 
-/// Makes the file on a mounted file system, which is new and empty except for the root, so that its blocks
-/// are contiguous.
+/// Makes the file on a mounted file system, which is new and empty except for the root, so that its
+/// blocks are contiguous.
 ///
 /// # Errors
 /// There is no space, or the device failed.
@@ -40,7 +40,8 @@ pub async fn make<F: FileSystem>(fs: &F, bytes: u64) -> FsResult<()> {
     fs.sync().await
 }
 
-/// The places of an image's log file: offset and length of each run, in bytes. `None` if it has no log file.
+/// The places of an image's log file: offset and length of each run, in bytes. `None` if it has no
+/// log file.
 ///
 /// # Errors
 /// The device failed, or the file's blocks cannot be right.

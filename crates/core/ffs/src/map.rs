@@ -1,9 +1,10 @@
 //! Mapping logical blocks to addresses, and allocating blocks.
 //!
-//! The inode points to blocks 0 to 11, and to three trees of indirect blocks for the others, one, two and three
-//! levels deep. In the cache an indirect block has the negated number of the first block below it, less its
-//! level minus one: -12 for the single indirect block (FreeBSD's convention). So all blocks of a file share one
-//! name space. The blocks of the extended attributes are -1 and -2.
+//! The inode points to blocks 0 to 11, and to three trees of indirect blocks for the others, one,
+//! two and three levels deep. In the cache an indirect block has the negated number of the first
+//! block below it, less its level minus one: -12 for the single indirect block (FreeBSD's
+//! convention). So all blocks of a file share one name space. The blocks of the extended attributes
+//! are -1 and -2.
 
 use ordo_cache::{BufKey, BufRef, BufferClass};
 use ordo_format::ufs2::dir;
@@ -94,8 +95,8 @@ impl Ffs {
         }
     }
 
-    /// Checks an address from the disk: `frags` fragments from it on must lie in one block, outside of the file
-    /// system's own structures.
+    /// Checks an address from the disk: `frags` fragments from it on must lie in one block, outside
+    /// of the file system's own structures.
     pub(crate) fn check_address(
         &self,
         ip: &FfsInode,
@@ -160,8 +161,8 @@ impl Ffs {
         self.check_address(ip, lbn.cast_signed(), address, frags)
     }
 
-    /// Whether block `lbn` is mapped, and the number of blocks from it on that have the same answer. If a whole
-    /// indirect block is missing, the answer holds for all blocks below it.
+    /// Whether block `lbn` is mapped, and the number of blocks from it on that have the same
+    /// answer. If a whole indirect block is missing, the answer holds for all blocks below it.
     pub(crate) async fn block_is_mapped(&self, ip: &FfsInode, lbn: u64) -> FsResult<(bool, u64)> {
         if lbn < DIRECT {
             return Ok((ip.pointers().db[lbn as usize] != 0, 1));
@@ -197,7 +198,8 @@ impl Ffs {
         self.check_address(ip, lbn.cast_signed(), address, frags).ok()
     }
 
-    /// Reads a block of a file, with up to `ahead` bytes that follow it both on disk and in the file.
+    /// Reads a block of a file, with up to `ahead` bytes that follow it both on disk and in the
+    /// file.
     pub(crate) async fn read_file_block(
         &self,
         ip: &FfsInode,
@@ -237,8 +239,8 @@ impl Ffs {
         self.cache.get(key(lbn), byte, len, class).await.map(Some).map_err(io_error)
     }
 
-    /// Sets the pointer of block `lbn`, and stores the inode if the pointer is in the inode itself. The
-    /// indirect blocks on the path exist. The caller updates the count of blocks.
+    /// Sets the pointer of block `lbn`, and stores the inode if the pointer is in the inode itself.
+    /// The indirect blocks on the path exist. The caller updates the count of blocks.
     pub(crate) async fn set_pointer(
         &self,
         op: &mut Op<'_>,
@@ -447,8 +449,8 @@ impl Ffs {
         self.free(op, address, have).await
     }
 
-    /// Extends a file's last block to `len` bytes. The whole new space of a directory gets free chunks, so that
-    /// the directory can grow into it without another write.
+    /// Extends a file's last block to `len` bytes. The whole new space of a directory gets free
+    /// chunks, so that the directory can grow into it without another write.
     async fn lengthen(
         &self,
         op: &mut Op<'_>,
@@ -494,8 +496,8 @@ impl Ffs {
         let missing = &path.levels()[above.len()..];
         let mut new = self.allocate_tree(op, ip, lbn, above.last(), &path, missing.len()).await?;
         let frags = self.frag();
-        // The count of blocks is set before the pointers: on disk, a count that is too low is damage; one that
-        // is too high is merely wrong.
+        // The count of blocks is set before the pointers: on disk, a count that is too low is
+        // damage; one that is too high is merely wrong.
         let old = ip.record().blocks;
         ip.add_blocks(self.sectors(frags) * new.len() as u64);
         let what = What::SetBlockCount { ino: ip.ino(), old, new: ip.record().blocks };
@@ -512,8 +514,8 @@ impl Ffs {
         Ok(buf)
     }
 
-    /// Allocates `pointers` indirect blocks and a block of data, or nothing. Returns the addresses from the
-    /// top.
+    /// Allocates `pointers` indirect blocks and a block of data, or nothing. Returns the addresses
+    /// from the top.
     async fn allocate_tree(
         &self,
         op: &mut Op<'_>,
@@ -526,8 +528,8 @@ impl Ffs {
         let frags = self.frag();
         let mut new: Vec<u64> = Vec::with_capacity(pointers + 1);
         for i in 0..=pointers {
-            // Only a data block is placed behind the block before it. An indirect block gets a new preferred
-            // place.
+            // Only a data block is placed behind the block before it. An indirect block gets a new
+            // preferred place.
             let index = path.levels().last().expect("an indirect path has a level").index;
             let previous = match lowest {
                 Some(buf) if pointers == 0 && index > 0 => {
@@ -601,8 +603,8 @@ impl Ffs {
 mod tests {
     use super::*;
 
-    /// The paths of the first and the last block of each level. An off-by-one error there would give two blocks
-    /// one pointer.
+    /// The paths of the first and the last block of each level. An off-by-one error there would
+    /// give two blocks one pointer.
     #[test]
     fn ways_at_the_edges() {
         let n = 16;
@@ -616,8 +618,8 @@ mod tests {
         assert!(path(n, 284 + 4096).is_none());
     }
 
-    /// No two indirect blocks of a file have the same number in the cache, and none has the number of a block
-    /// of attributes.
+    /// No two indirect blocks of a file have the same number in the cache, and none has the number
+    /// of a block of attributes.
     #[test]
     fn keys_of_pointer_blocks_are_distinct() {
         let mut seen = std::collections::BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Making an empty UFS2 or UFS1 file system, with FreeBSD's defaults.
 //!
-//! Layers: [`plan`] turns options into a superblock (sizes only, no I/O); `write` builds each group's bytes and
-//! writes them. A crash during mkfs leaves a superblock that says "incomplete".
+//! Layers: [`plan`] turns options into a superblock (sizes only, no I/O); `write` builds each
+//! group's bytes and writes them. A crash during mkfs leaves a superblock that says "incomplete".
 
 mod error;
 mod plan;
@@ -17,7 +17,8 @@ pub use plan::plan;
 /// The two formats of a fast file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UfsVersion {
-    /// UFS1, the format of 4.4BSD: addresses and times of 32 bits, no extended attributes, no check-hashes.
+    /// UFS1, the format of 4.4BSD: addresses and times of 32 bits, no extended attributes, no
+    /// check-hashes.
     Ufs1,
     /// UFS2.
     #[default]
@@ -51,10 +52,11 @@ pub struct MkfsOptions {
     pub inodes: Option<u64>,
     /// The size in bytes. The default is the whole device.
     pub size: Option<u64>,
-    /// The most blocks in a cylinder group. The default is as many as a group's header can describe.
+    /// The most blocks in a cylinder group. The default is as many as a group's header can
+    /// describe.
     pub max_blocks_per_group: Option<u32>,
-    /// The number of blocks that a file takes in a group before it moves on. The default is the number of
-    /// addresses in a block.
+    /// The number of blocks that a file takes in a group before it moves on. The default is the
+    /// number of addresses in a block.
     pub max_blocks_per_file: Option<u32>,
     /// The longest contiguous transfer, in blocks. The default is 1 MiB.
     pub max_contig: Option<u32>,
@@ -111,9 +113,10 @@ pub struct MkfsReport {
 
 /// Makes an empty file system on `device`; `now` is in seconds since 1970.
 ///
-/// Writes only what must be written, in large requests: the superblock and its copies, the groups' headers, two
-/// blocks of inodes in each group (on UFS1 all of them), the summary, the root directory. Other bytes of the device stay, but no
-/// structure refers to them. The file system is durable when this returns.
+/// Writes only what must be written, in large requests: the superblock and its copies, the groups'
+/// headers, two blocks of inodes in each group (on UFS1 all of them), the summary, the root
+/// directory. Other bytes of the device stay, but no structure refers to them. The file system is
+/// durable when this returns.
 ///
 /// ```
 /// use ordo_block::{BlockDevice, ram::RamDisk};

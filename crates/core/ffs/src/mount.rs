@@ -93,8 +93,8 @@ pub struct LocatedSuperblock {
     pub endian: Endian,
     /// The superblock's place, in bytes.
     pub at: u64,
-    /// Whether the last write of the superblock was torn. Fields that change with every write are then
-    /// unknown.
+    /// Whether the last write of the superblock was torn. Fields that change with every write are
+    /// then unknown.
     pub torn_superblock: bool,
 }
 
@@ -232,7 +232,8 @@ async fn mount_on(
     Ok(fs)
 }
 
-/// The bytes of a directory's chunk, by the first block of the root. Only UFS1 has more than one size.
+/// The bytes of a directory's chunk, by the first block of the root. Only UFS1 has more than one
+/// size.
 async fn directory_chunk(
     device: &Device,
     sb: &Superblock,
@@ -273,8 +274,9 @@ fn check_writable(sb: &Superblock, geometry: &Geometry, usable: bool) -> Result<
 impl Ffs {
     /// Writes the superblock of an image, `clean` or not, that is about to be used.
     ///
-    /// A crash may tear the write. A check-hash shows that, but without one the clean flag may be the new one beside the
-    /// old flags, which lie in another sector. So then the flags are written first, while the image is still clean.
+    /// A crash may tear the write. A check-hash shows that, but without one the clean flag may be
+    /// the new one beside the old flags, which lie in another sector. So then the flags are written
+    /// first, while the image is still clean.
     async fn write_superblock(&self, clean: bool) -> FsResult<()> {
         let in_two_steps = clean && !self.sb.keeps_hash(CK_SUPERBLOCK);
         for state in [MountState::Announced, MountState::InUse] {

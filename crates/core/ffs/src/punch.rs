@@ -1,9 +1,9 @@
 //! Punching holes: freeing blocks in the middle of a file.
 //!
-//! One step frees either blocks to which the inode itself points, or blocks of one indirect block. The step
-//! has little to read, and reads all of it before the first change. An indirect block that would have no
-//! pointers left is freed too, and so is the one above it if that pointer was its only one. Only the pointer
-//! to the topmost freed block is then reset.
+//! One step frees either blocks to which the inode itself points, or blocks of one indirect block.
+//! The step has little to read, and reads all of it before the first change. An indirect block that
+//! would have no pointers left is freed too, and so is the one above it if that pointer was its
+//! only one. Only the pointer to the topmost freed block is then reset.
 
 use std::ops::Range;
 
@@ -33,14 +33,14 @@ struct Step {
     to_free: Vec<ToFree>,
     /// The number of freed blocks, in the inode's unit.
     blocks: u64,
-    /// Indirect blocks on the path, and the groups of the freed blocks. They stay in memory until the step is
-    /// done.
+    /// Indirect blocks on the path, and the groups of the freed blocks. They stay in memory until
+    /// the step is done.
     _held: Vec<BufRef>,
 }
 
 impl Ffs {
-    /// Frees blocks `first..end`, or as many of them as one step may. Returns the block at which the next step
-    /// begins. The file's last block must not be among the freed ones.
+    /// Frees blocks `first..end`, or as many of them as one step may. Returns the block at which
+    /// the next step begins. The file's last block must not be among the freed ones.
     pub(crate) async fn punch_hole(
         &self,
         op: &mut Op<'_>,
@@ -73,8 +73,9 @@ impl Ffs {
                 op.apply(&buf, std::slice::from_ref(&range), admitted, clear);
             }
         }
-        // This change of the inode is recorded before anything is freed. Nodes that wait for a freed indirect
-        // block will wait for this change instead, and this change waits for the reset of the pointer.
+        // This change of the inode is recorded before anything is freed. Nodes that wait for a
+        // freed indirect block will wait for this change instead, and this change waits for the
+        // reset of the pointer.
         let (ino, old) = (ip.ino(), ip.record().blocks);
         let new = old.saturating_sub(step.blocks * self.sectors(self.frag()));
         let what = What::SetBlockCount { ino, old, new };
@@ -97,8 +98,8 @@ impl Ffs {
         Ok(Step { end, reset: Reset::Direct(range), to_free, blocks, _held: held })
     }
 
-    /// A step that frees blocks of the indirect block that points to `first`. That block is freed too if it
-    /// has no other pointers.
+    /// A step that frees blocks of the indirect block that points to `first`. That block is freed
+    /// too if it has no other pointers.
     async fn out_of_tree(&self, ip: &FfsInode, first: u64, end: u64) -> FsResult<Step> {
         let path = self.path(first)?;
         let lowest = *path.levels().last().expect("an indirect path has a level");

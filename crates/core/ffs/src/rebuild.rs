@@ -1,15 +1,16 @@
 //! Mounting a crashed image without a check, by rebuilding its summaries.
 //!
-//! Source: soft-updates-2000, section 3.3: under an ordering that keeps the bitmaps right, everything that
-//! follows from them is rebuilt at the mount. The write of a group may be torn at 512 bytes. Then every bit on
-//! the disk is right, or marks something as used that is free; but counts, cluster maps and the check-hash may
-//! belong to another state of the bitmaps. So all of these are rebuilt from the bitmaps. The number of
-//! directories cannot be computed from a bitmap, so the header's number stays; only the choice of a group for
-//! the next directory depends on it.
+//! Source: soft-updates-2000, section 3.3: under an ordering that keeps the bitmaps right,
+//! everything that follows from them is rebuilt at the mount. The write of a group may be torn at
+//! 512 bytes. Then every bit on the disk is right, or marks something as used that is free; but
+//! counts, cluster maps and the check-hash may belong to another state of the bitmaps. So all of
+//! these are rebuilt from the bitmaps. The number of directories cannot be computed from a bitmap,
+//! so the header's number stays; only the choice of a group for the next directory depends on it.
 //!
-//! All groups are read, many at once, because every later allocation depends on their counts. The paper does
-//! the same. The time depends on the number of groups, not on how full they are. Only groups that were wrong
-//! are written, before any other write, so the rebuilding can be repeated after another crash.
+//! All groups are read, many at once, because every later allocation depends on their counts. The
+//! paper does the same. The time depends on the number of groups, not on how full they are. Only
+//! groups that were wrong are written, before any other write, so the rebuilding can be repeated
+//! after another crash.
 
 use std::fmt;
 
@@ -34,8 +35,8 @@ pub struct Recovered {
     pub groups: u32,
     /// The groups among them that had an error, which is repaired.
     pub repaired: Vec<u32>,
-    /// Whether the superblock's last write was torn. Then the fields that change with every write were rebuilt
-    /// from the groups.
+    /// Whether the superblock's last write was torn. Then the fields that change with every write
+    /// were rebuilt from the groups.
     pub torn_superblock: bool,
 }
 

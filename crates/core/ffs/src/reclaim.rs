@@ -14,8 +14,8 @@ pub async fn block(fs: &FastFs, address: u64, frags: u32) -> FsResult<()> {
     fs.reclaim_step(DeferredFree::FreeBlock { address, frags }).await
 }
 
-/// Marks an inode as free that is in use according to its bitmap only. Returns false if the inode itself is
-/// in use.
+/// Marks an inode as free that is in use according to its bitmap only. Returns false if the inode
+/// itself is in use.
 ///
 /// # Errors
 /// `Corrupt` if it is marked free; the device failed.

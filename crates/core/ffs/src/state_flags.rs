@@ -1,12 +1,14 @@
 //! The superblock's state flags, set by FreeBSD's rules.
 //!
-//! - A mounted image is not clean. If it was not clean when it was mounted, the flag `FS_UNCLEAN` is set too,
-//!   and it stays unclean after the unmount, until a check has gone through it: space that the crash leaked is
-//!   still lost. After the replay of a journal no space is leaked, so the image counts as clean.
-//! - `FS_DOSOFTDEP` on an unclean image means that the crash left the bitmaps right. An ordering that keeps
-//!   them right sets it in the write that makes the image unclean; under any other ordering the flag is off
-//!   during the mount. On a clean image the flag only asks for soft updates at the next mount. A request that
-//!   was there before comes back when the image is clean again.
+//! - A mounted image is not clean. If it was not clean when it was mounted, the flag `FS_UNCLEAN`
+//!   is set too, and it stays unclean after the unmount, until a check has gone through it: space
+//!   that the crash leaked is still lost. After the replay of a journal no space is leaked, so the
+//!   image counts as clean.
+//! - `FS_DOSOFTDEP` on an unclean image means that the crash left the bitmaps right. An ordering
+//!   that keeps them right sets it in the write that makes the image unclean; under any other
+//!   ordering the flag is off during the mount. On a clean image the flag only asks for soft
+//!   updates at the next mount. A request that was there before comes back when the image is clean
+//!   again.
 
 use std::cell::Cell;
 
@@ -42,8 +44,8 @@ pub(crate) fn has_right_bitmaps(sb: &Superblock) -> bool {
 }
 
 impl StateFlags {
-    /// The flags of an image that is about to be mounted. `trusted`: the ordering keeps the bitmaps right.
-    /// `replayed`: recovery has repaired everything that a crash left.
+    /// The flags of an image that is about to be mounted. `trusted`: the ordering keeps the bitmaps
+    /// right. `replayed`: recovery has repaired everything that a crash left.
     pub fn new(sb: &Superblock, trusted: bool, replayed: bool) -> StateFlags {
         let mut flags = sb.flags & !(FS_UNCLEAN | FS_DOSOFTDEP);
         let clean = is_clean(sb) || (replayed && sb.flags & FS_NEEDSFSCK == 0);

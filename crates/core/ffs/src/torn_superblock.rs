@@ -1,14 +1,14 @@
 //! Recovery of a superblock whose last write a crash has torn.
 //!
-//! A superblock takes three sectors, and its check-hash covers them all. A power cut in the middle of a write
-//! leaves fields that are each old or new, under a hash that does not match. Every mount and unmount writes the
-//! superblock. Such a write changes the clean flag, the time and the counts, but never the geometry. So a
-//! superblock that is right except for its hash is trusted if the first group's copy, which no mount writes,
-//! has the same geometry.
+//! A superblock takes three sectors, and its check-hash covers them all. A power cut in the middle
+//! of a write leaves fields that are each old or new, under a hash that does not match. Every mount
+//! and unmount writes the superblock. Such a write changes the clean flag, the time and the counts,
+//! but never the geometry. So a superblock that is right except for its hash is trusted if the
+//! first group's copy, which no mount writes, has the same geometry.
 //!
-//! The clean flag of a torn superblock is not trusted, with one exception: if the hash matches once the clean
-//! flag is set, then only the flag belongs to the interrupted write. A mount makes that write first and waits
-//! for it; an unmount makes it last. In both cases the image is clean.
+//! The clean flag of a torn superblock is not trusted, with one exception: if the hash matches once
+//! the clean flag is set, then only the flag belongs to the interrupted write. A mount makes that
+//! write first and waits for it; an unmount makes it last. In both cases the image is clean.
 
 use ordo_block::{BlockDevice, BlockError, Device};
 use ordo_format::ufs2::superblock::{SBLOCK_SIZE, Superblock};
@@ -18,8 +18,8 @@ use crate::mount::LocatedSuperblock;
 /// The byte of the clean flag.
 const CLEAN_AT: usize = 209;
 
-/// Decides whether the superblock in `bytes`, read from byte `at` with a wrong check-hash, is only torn.
-/// Returns it if so.
+/// Decides whether the superblock in `bytes`, read from byte `at` with a wrong check-hash, is only
+/// torn. Returns it if so.
 pub(crate) async fn read(
     device: &Device,
     bytes: &[u8],

@@ -1,7 +1,7 @@
 //! Setting a file's size, and freeing the blocks beyond it.
 //!
-//! The inode is stored without its pointers before any block is marked free, and the ordering is asked before
-//! each free. Indirect blocks that are freed whole are not changed.
+//! The inode is stored without its pointers before any block is marked free, and the ordering is
+//! asked before each free. Indirect blocks that are freed whole are not changed.
 
 use ordo_cache::{BufKey, BufRef};
 use ordo_ordering::{Op, What};
@@ -27,7 +27,8 @@ impl Ffs {
     pub(crate) async fn set_size(&self, op: &mut Op<'_>, ip: &FfsInode, size: u64) -> FsResult<()> {
         let old = ip.size();
         if !self.has_blocks(ip) {
-            // Such an inode has no pointers: their place is empty, or has the target of a short link.
+            // Such an inode has no pointers: their place is empty, or has the target of a short
+            // link.
             return if size > old {
                 self.extend_to(op, ip, size).await
             } else {
@@ -134,10 +135,11 @@ impl Ffs {
         damage.map_or(Ok(()), Err)
     }
 
-    /// Reads everything that a cut to `size` needs, so that no read can fail halfway: the inode's block, the
-    /// indirect blocks, the groups of the freed blocks. Some of the buffers stay pinned until the cut is done;
-    /// the others are the most recently used ones of the cache. Damage is left for the cut to report, except
-    /// for trees with more pointers than the file system has blocks.
+    /// Reads everything that a cut to `size` needs, so that no read can fail halfway: the inode's
+    /// block, the indirect blocks, the groups of the freed blocks. Some of the buffers stay pinned
+    /// until the cut is done; the others are the most recently used ones of the cache. Damage is
+    /// left for the cut to report, except for trees with more pointers than the file system has
+    /// blocks.
     async fn read_before_cut(&self, ip: &FfsInode, size: u64) -> FsResult<Vec<BufRef>> {
         let mut held = vec![self.inode_buffer(ip.ino()).await?];
         let own = self.sb.cg_base(self.sb.ino_group(ip.ino()));
@@ -259,7 +261,8 @@ impl Ffs {
         }
         let path = self.path(keep - 1)?;
         let mut address = ip.pointers().ib[path.root];
-        // The loop follows the path to the last block that stays, and frees everything to its right.
+        // The loop follows the path to the last block that stays, and frees everything to its
+        // right.
         for level in path.levels() {
             if address == 0 {
                 break;
@@ -298,8 +301,9 @@ impl Ffs {
         Ok(())
     }
 
-    /// Frees the blocks to which a pointer led. Returns the number of their sectors. Pointers that cannot be
-    /// right are skipped and reported through `damage`. Only a failing device ends this early.
+    /// Frees the blocks to which a pointer led. Returns the number of their sectors. Pointers that
+    /// cannot be right are skipped and reported through `damage`. Only a failing device ends this
+    /// early.
     pub(crate) async fn free_piece(
         &self,
         op: &mut Op<'_>,

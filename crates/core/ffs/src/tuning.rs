@@ -1,11 +1,13 @@
 //! Tuning of contiguous runs: how many blocks go in one request, and gaps between these.
 //!
-//! A disk without a cache for writes, or a host that sends the next request only when the last one is done, misses the
-//! block behind the one that was just written, and waits a whole turn for it. 4.4BSD's FFS let `fs_maxcontig` blocks
-//! follow each other and then left as many free as pass under the head during `fs_rotdelay` milliseconds. Here the gap is
-//! given in blocks, since UFS2 stores no delay.
+//! A disk without a cache for writes, or a host that sends the next request only when the last one
+//! is done, misses the block behind the one that was just written, and waits a whole turn for it.
+//! 4.4BSD's FFS let `fs_maxcontig` blocks follow each other and then left as many free as pass
+//! under the head during `fs_rotdelay` milliseconds. Here the gap is given in blocks, since UFS2
+//! stores no delay.
 //!
-//! Source: 4.4BSD's `ffs_blkpref`; Seltzer and others, "File System Logging Versus Clustering" (1995).
+//! Source: 4.4BSD's `ffs_blkpref`; Seltzer and others, "File System Logging Versus Clustering"
+//! (1995).
 
 use ordo_format::ufs2::Superblock;
 
@@ -17,8 +19,8 @@ const GAP_MAX: u32 = 64;
 /// The sizes of runs and of the gaps between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// Blocks that follow each other and are read and written together, at most. The default is the superblock's
-    /// `maxcontig`, as far as the cache gathers so many.
+    /// Blocks that follow each other and are read and written together, at most. The default is the
+    /// superblock's `maxcontig`, as far as the cache gathers so many.
     pub max_contig: Option<u32>,
     /// The number of blocks that are left free behind each run.
     pub gap: u32,
@@ -75,7 +77,8 @@ impl Tuning {
         run.min(most).max(bsize) as usize
     }
 
-    /// The number of blocks that are left free before block `lbn` of a file, which is not its first.
+    /// The number of blocks that are left free before block `lbn` of a file, which is not its
+    /// first.
     pub(crate) fn gap_before(&self, sb: &Superblock, lbn: u64) -> u64 {
         if lbn.is_multiple_of(self.run(sb)) { self.gap.into() } else { 0 }
     }

@@ -1,15 +1,18 @@
-//! The interface for DualFS, which keeps the contents of regular files outside of the log, on a second device.
+//! The interface for DualFS, which keeps the contents of regular files outside of the log, on a
+//! second device.
 //!
-//! The log has everything else: inodes, indirect blocks, directories, symbolic links, the IFILE. A pointer to
-//! contents is the number of a block of the data device; every other pointer is an address in the log. A
-//! [`DataAllocator`] knows which blocks of the data device are free; its tables are a part of the IFILE
-//! ([`Superblock::group_tables_at`](ordo_format::lfs::Superblock)).
+//! The log has everything else: inodes, indirect blocks, directories, symbolic links, the IFILE. A
+//! pointer to contents is the number of a block of the data device; every other pointer is an
+//! address in the log. A [`DataAllocator`] knows which blocks of the data device are free; its
+//! tables are a part of the IFILE ([`Superblock::group_tables_at`](ordo_format::lfs::Superblock)).
 //!
-//! Typical sequence: [`DataAllocator::load`] at the mount. [`reserve`](DataAllocator::reserve) when a file gets a block,
-//! and [`allocate`](DataAllocator::allocate) when a write-out chooses the block. [`free`](DataAllocator::free) when a file
-//! loses a block, [`frees_gathered`](DataAllocator::frees_gathered) when a write-out has been gathered that records the
-//! loss, [`frees_durable`](DataAllocator::frees_durable) when that write-out is durable, and
-//! [`frees_copied`](DataAllocator::frees_copied) when the copy of the metadata records the loss too.
+//! Typical sequence: [`DataAllocator::load`] at the mount. [`reserve`](DataAllocator::reserve) when
+//! a file gets a block, and [`allocate`](DataAllocator::allocate) when a write-out chooses the
+//! block. [`free`](DataAllocator::free) when a file loses a block,
+//! [`frees_gathered`](DataAllocator::frees_gathered) when a write-out has been gathered that
+//! records the loss, [`frees_durable`](DataAllocator::frees_durable) when that write-out is
+//! durable, and [`frees_copied`](DataAllocator::frees_copied) when the copy of the metadata records
+//! the loss too.
 
 use ordo_block::pieces::read_all;
 use ordo_block::{BlockDevice, Device};
@@ -22,15 +25,16 @@ use crate::error::LogDamage;
 use crate::superblock::VolumeKind;
 
 bitflags::bitflags! {
-    /// The rules of the order of writes between the two devices. Each can be switched off, to show what it is for.
+    /// The rules of the order of writes between the two devices. Each can be switched off, to show
+    /// what it is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct DualRules: u8 {
         /// Contents are durable before the partial segments with the pointers to them are written.
         const CONTENTS = 1;
         /// A block that a file has lost is not given to another file before the loss is durable.
         const FREED = 1 << 1;
-        /// If the data device keeps a copy of the metadata, a block that a file has lost is given to another file only
-        /// when a complete copy records the loss.
+        /// If the data device keeps a copy of the metadata, a block that a file has lost is given
+        /// to another file only when a complete copy records the loss.
         const COPIED = 1 << 2;
         /// A copy of the metadata is durable before its head is written.
         const COPY_FIRST = 1 << 3;
@@ -71,17 +75,20 @@ pub struct DataSide {
     pub copy: Option<CopySide>,
 }
 
-/// Mechanisms that keep metadata together in the log and read it together. Each can be switched off.
+/// Mechanisms that keep metadata together in the log and read it together. Each can be switched
+/// off.
 ///
 /// Source: Piernas and others (2007), section 2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locality {
-    /// The number of blocks of the log that are read in one request when a block is not in memory. The others are
-    /// the neighbours of that block, and most of them lie before it. With 0 or 1 no neighbours are read.
+    /// The number of blocks of the log that are read in one request when a block is not in memory.
+    /// The others are the neighbours of that block, and most of them lie before it. With 0 or 1 no
+    /// neighbours are read.
     pub prefetch: u32,
-    /// Whether a write-out takes files in inverse order of their last change. The blocks of each file are then in
-    /// inverse order too, with the file's indirect blocks behind them; inodes follow in the same order of files.
-    /// Otherwise files and blocks are in the order of their numbers.
+    /// Whether a write-out takes files in inverse order of their last change. The blocks of each
+    /// file are then in inverse order too, with the file's indirect blocks behind them; inodes
+    /// follow in the same order of files. Otherwise files and blocks are in the order of their
+    /// numbers.
     pub inverse: bool,
     /// The most blocks of metadata that are rewritten in a second because they were read. 0: none.
     pub relocate: u32,
@@ -114,8 +121,8 @@ pub trait DataAllocator {
     /// The tables cannot be right; the text says why.
     fn load(&mut self, tables: &[u8]) -> Result<(), String>;
 
-    /// Applies the changes that rolling forward finds: first the blocks that files lost, then the blocks that files
-    /// gained.
+    /// Applies the changes that rolling forward finds: first the blocks that files lost, then the
+    /// blocks that files gained.
     fn roll(&mut self, freed: &[i64], allocated: &[i64]);
 
     /// The free space.
@@ -128,8 +135,8 @@ pub trait DataAllocator {
     /// Releases a block that was reserved.
     fn release(&mut self);
 
-    /// Chooses the block for a file of `group` that has reserved one: block `after`, which is behind the file's previous
-    /// block, if that is free.
+    /// Chooses the block for a file of `group` that has reserved one: block `after`, which is
+    /// behind the file's previous block, if that is free.
     fn allocate(&mut self, group: u32, after: Option<i64>) -> i64;
 
     /// Notes that a file has lost a block.
@@ -141,7 +148,8 @@ pub trait DataAllocator {
     /// Notes that the gathered frees are durable.
     fn frees_durable(&mut self);
 
-    /// Notes that a copy of the metadata records all frees that are durable, or that there is no copy any more.
+    /// Notes that a copy of the metadata records all frees that are durable, or that there is no
+    /// copy any more.
     fn frees_copied(&mut self);
 
     /// Chooses the group for a new directory whose parent is in the group `parent`.
@@ -169,7 +177,8 @@ impl DataDevice {
         addr.cast_unsigned() * u64::from(self.shape.bsize)
     }
 
-    /// Checks that the device is large enough for its blocks, and that the log's blocks have the same size.
+    /// Checks that the device is large enough for its blocks, and that the log's blocks have the
+    /// same size.
     pub(crate) fn fits(&self, sb: &Superblock) -> Result<(), LfsError> {
         let geometry = self.device.geometry();
         let want = self.shape.blocks.saturating_mul(self.shape.bsize.into());

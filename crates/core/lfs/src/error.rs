@@ -27,8 +27,8 @@ pub enum LfsError {
         /// The device's sector size in bytes.
         sector: u32,
     },
-    /// An address that the log cannot have: it is outside of the segments, crosses the end of one, or is in a
-    /// superblock.
+    /// An address that the log cannot have: it is outside of the segments, crosses the end of one,
+    /// or is in a superblock.
     #[error("{what}: {frags} fragments at {addr} are not inside of a segment")]
     Address {
         /// The structure to which the address should lead.
@@ -109,7 +109,8 @@ pub enum LfsError {
         /// The logical block that is missing.
         lbn: u64,
     },
-    /// Two blocks of the IFILE have the same address, or one of them has the address of the IFILE's inode.
+    /// Two blocks of the IFILE have the same address, or one of them has the address of the IFILE's
+    /// inode.
     #[error(
         "block {lbn} of the IFILE has the address {addr}, which the IFILE's inode or another of its blocks has too"
     )]

@@ -44,7 +44,8 @@ pub enum LogEnd {
 
 /// The log behind a checkpoint.
 pub struct LogScan {
-    /// The partial segments. Those at the end whose continuation (`SS_CONT`) is missing are left out.
+    /// The partial segments. Those at the end whose continuation (`SS_CONT`) is missing are left
+    /// out.
     pub psegs: Vec<PartialSegment>,
     /// The number of partial segments at the end whose continuation is missing.
     pub incomplete: usize,
@@ -52,11 +53,13 @@ pub struct LogScan {
     pub end: LogEnd,
 }
 
-/// The addresses at which the next partial segment can be: behind the last one if its segment has space,
-/// otherwise at the start of the next. The space that NetBSD's writer demands differs by a fragment from the
-/// space that its roll-forward demands, so in a close case both addresses are possible.
+/// The addresses at which the next partial segment can be: behind the last one if its segment has
+/// space, otherwise at the start of the next. The space that NetBSD's writer demands differs by a
+/// fragment from the space that its roll-forward demands, so in a close case both addresses are
+/// possible.
 fn candidates(sb: &Superblock, at: i64, next: i64) -> [Option<i64>; 2] {
-    // At the end of a full segment, `at` is the start of the following one, but the log continues at `next`.
+    // At the end of a full segment, `at` is the start of the following one, but the log continues
+    // at `next`.
     let inside = sb.segment_of(at - 1).filter(|_| at > sb.s0addr);
     let space = inside.map_or(0, |s| sb.segment_start(s + 1) - at);
     let at_start = sb.segment_of(at).filter(|s| sb.segment_data(*s) == at);
@@ -114,9 +117,9 @@ pub async fn has_seals(device: &Device) -> Result<bool, LfsError> {
     is_sealed(&LogDisk::new(device.clone(), found.sb, None)).await
 }
 
-/// Whether the last partial segment before the end of the checkpoint has a seal. A log that has none, because another
-/// system made it or because of an option of mkfs, gets none later. A log whose last summary cannot be read counts as
-/// sealed.
+/// Whether the last partial segment before the end of the checkpoint has a seal. A log that has
+/// none, because another system made it or because of an option of mkfs, gets none later. A log
+/// whose last summary cannot be read counts as sealed.
 ///
 /// # Errors
 /// The device failed.
@@ -138,8 +141,8 @@ pub async fn is_sealed(disk: &LogDisk) -> Result<bool, LfsError> {
 /// The bytes that are read at once, as far as the segment goes.
 const AHEAD: u64 = 256 << 10;
 
-/// Bytes of the log that were read together. On a disk with moving heads, each of two requests for neighbouring bytes costs a
-/// turn.
+/// Bytes of the log that were read together. On a disk with moving heads, each of two requests for
+/// neighbouring bytes costs a turn.
 struct Ahead<'d> {
     disk: &'d LogDisk,
     /// The address of the first byte.

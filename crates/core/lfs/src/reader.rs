@@ -32,7 +32,8 @@ impl LfsReader {
         LfsReader::mount_device(device.erase(), None).await
     }
 
-    /// As [`mount`](Self::mount), for a log without the contents of regular files, which are on `data`.
+    /// As [`mount`](Self::mount), for a log without the contents of regular files, which are on
+    /// `data`.
     ///
     /// # Errors
     /// As for [`mount`](Self::mount).
@@ -156,7 +157,8 @@ impl LfsReader {
         })
     }
 
-    /// The address of a block of a file, and the number of its bytes in the file; `None` for a hole.
+    /// The address of a block of a file, and the number of its bytes in the file; `None` for a
+    /// hole.
     pub(crate) async fn locate_block(
         &self,
         inode: &LfsInode,
@@ -175,14 +177,15 @@ impl LfsReader {
         Ok(map::address(&self.disk, inode, lbn).await?.map(|addr| (addr, bytes)))
     }
 
-    /// If a block is in a hole, returns a block up to which the hole reaches; `None` if the block is mapped.
+    /// If a block is in a hole, returns a block up to which the hole reaches; `None` if the block
+    /// is mapped.
     pub(crate) async fn hole_at(
         &self,
         inode: &LfsInode,
         lbn: u64,
     ) -> Result<Option<u64>, LfsError> {
-        // The log may have a block of this file without the inode, which still shows a hole there. So the hole ends
-        // at the next block.
+        // The log may have a block of this file without the inode, which still shows a hole there.
+        // So the hole ends at the next block.
         let has_changes =
             self.disk.data_of(inode).is_none() && self.changes.blocks.contains_key(&inode.inumber);
         if has_changes && self.locate_block(inode, lbn).await?.is_some() {
@@ -209,8 +212,8 @@ impl LfsReader {
         }))
     }
 
-    /// Calls `each` for each entry of a directory from byte `from` on, until `each` returns false. `each` gets the
-    /// entry and the position behind the entry. Free space is skipped.
+    /// Calls `each` for each entry of a directory from byte `from` on, until `each` returns false.
+    /// `each` gets the entry and the position behind the entry. Free space is skipped.
     pub(crate) async fn entries(
         &self,
         inode: &LfsInode,

@@ -13,7 +13,8 @@ use crate::log::{self, LogEnd, PartialSegment};
 pub struct RolledForward {
     /// The number of partial segments that count.
     pub partial_segments: usize,
-    /// The number of partial segments that do not count, because the one that completes them is missing.
+    /// The number of partial segments that do not count, because the one that completes them is
+    /// missing.
     pub incomplete: usize,
     /// The address at which the log will continue.
     pub offset: i64,
@@ -23,7 +24,8 @@ pub struct RolledForward {
     pub end: LogEnd,
 }
 
-/// Blocks of one file that were written without its inode: by logical number, the address and the length.
+/// Blocks of one file that were written without its inode: by logical number, the address and the
+/// length.
 type Blocks = BTreeMap<i64, (i64, u32)>;
 
 /// The changes that the log behind the checkpoint makes.
@@ -33,8 +35,8 @@ pub struct RollChanges {
     pub inodes: BTreeMap<u64, i64>,
     /// Inodes of removed files.
     pub removed: BTreeSet<u64>,
-    /// Blocks that were written after the last inode of their file, with the version of the file to which
-    /// they belong.
+    /// Blocks that were written after the last inode of their file, with the version of the file to
+    /// which they belong.
     pub blocks: BTreeMap<u64, (u32, Blocks)>,
 }
 
@@ -74,8 +76,8 @@ pub async fn forward(disk: &LogDisk) -> Result<(RolledForward, RollChanges), Lfs
 }
 
 impl RollChanges {
-    /// Notes the inodes in a block of the log. An inode in the log has all pointers of the file at that
-    /// time, and so includes all its blocks before it.
+    /// Notes the inodes in a block of the log. An inode in the log has all pointers of the file at
+    /// that time, and so includes all its blocks before it.
     fn take_inodes(&mut self, disk: &LogDisk, pseg: &PartialSegment, addr: i64) {
         let sb = &disk.sb;
         for raw in pseg.inode_block(addr).chunks_exact(sb.width.inode_size()) {

@@ -5,8 +5,8 @@ use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock, SuperblockError
 
 use crate::LfsError;
 
-/// The step, in bytes, of the search for the second superblock, which is made if the first one is damaged. The
-/// second superblock may begin at any fragment, as its segment may.
+/// The step, in bytes, of the search for the second superblock, which is made if the first one is
+/// damaged. The second superblock may begin at any fragment, as its segment may.
 const STEP: usize = 512;
 /// The length of a request of this search, in bytes.
 const PIECE: usize = 256 << 10;
@@ -20,13 +20,14 @@ pub struct FoundSuperblock {
     pub sb: Superblock,
     /// The first byte of the superblock on the device.
     pub at: u64,
-    /// The fault of the other superblock, if there should be one and it is damaged. Checkpoints are written to the
-    /// first two superblocks in turn.
+    /// The fault of the other superblock, if there should be one and it is damaged. Checkpoints are
+    /// written to the first two superblocks in turn.
     pub other: Option<SuperblockError>,
 }
 
 impl FoundSuperblock {
-    /// Whether no mount could start from another checkpoint, because the other superblock is damaged.
+    /// Whether no mount could start from another checkpoint, because the other superblock is
+    /// damaged.
     pub fn is_only(&self) -> bool {
         self.other.is_some()
     }
@@ -63,7 +64,8 @@ async fn read(
     Ok(kind.read(&device.read(at, len).await?))
 }
 
-/// Whether an image begins as an LFS does: with a superblock behind the label, even if it is damaged.
+/// Whether an image begins as an LFS does: with a superblock behind the label, even if it is
+/// damaged.
 ///
 /// # Errors
 /// The device failed.
@@ -72,8 +74,8 @@ pub async fn probe(device: &Device) -> Result<bool, LfsError> {
     Ok(!matches!(found, Err(SuperblockError::Magic { .. } | SuperblockError::TooShort { .. })))
 }
 
-/// Finds the newest checkpoint in the first two superblocks: in the valid one or, if both are valid, in the
-/// one with the higher serial number.
+/// Finds the newest checkpoint in the first two superblocks: in the valid one or, if both are
+/// valid, in the one with the higher serial number.
 ///
 /// # Errors
 /// Neither superblock is usable, the device is smaller than the file system, or the device failed.

@@ -1,5 +1,5 @@
-//! Changes of metadata, described by their meaning. The core of a file system tells an ordering of each of
-//! them.
+//! Changes of metadata, described by their meaning. The core of a file system tells an ordering of
+//! each of them.
 
 use std::ops::Range;
 
@@ -33,8 +33,8 @@ pub enum OpKind {
 pub enum PointerTo {
     /// Contents of a file.
     Data,
-    /// The target of a symbolic link that is too long for the inode. No call makes it durable by itself: it comes with
-    /// the link's name.
+    /// The target of a symbolic link that is too long for the inode. No call makes it durable by
+    /// itself: it comes with the link's name.
     LinkTarget,
     /// Contents of a directory.
     Directory,
@@ -44,11 +44,12 @@ pub enum PointerTo {
     Attributes,
 }
 
-/// One change, by its meaning. Addresses and counts of blocks are in the layout's units (FFS: fragments,
-/// sectors of 512 bytes). Inodes are given by number.
+/// One change, by its meaning. Addresses and counts of blocks are in the layout's units (FFS:
+/// fragments, sectors of 512 bytes). Inodes are given by number.
 #[derive(Clone, Copy, Debug)]
 pub enum What<'a> {
-    /// A directory entry is made for `child`, whose inode is in the buffer `inode` (a *link addition*).
+    /// A directory entry is made for `child`, whose inode is in the buffer `inode` (a *link
+    /// addition*).
     AddEntry {
         /// The directory.
         dir: u64,
@@ -60,8 +61,8 @@ pub enum What<'a> {
         directory: bool,
         /// The first byte of the entry in the block. Entries never move.
         at: usize,
-        /// The buffer that holds the child's inode. In a layout with fixed inode places, it is the block of
-        /// inodes that has the child.
+        /// The buffer that holds the child's inode. In a layout with fixed inode places, it is the
+        /// block of inodes that has the child.
         inode: &'a BufRef,
     },
     /// A directory entry is removed (a *link removal*).
@@ -94,8 +95,8 @@ pub enum What<'a> {
         /// The buffer that holds the inode `new`.
         inode: &'a BufRef,
     },
-    /// A directory block, or a chunk by which the directory grows, gets its first contents: free space, or `.`
-    /// and `..`.
+    /// A directory block, or a chunk by which the directory grows, gets its first contents: free
+    /// space, or `.` and `..`.
     InitDirectory {
         /// The directory.
         dir: u64,
@@ -127,8 +128,8 @@ pub enum What<'a> {
         /// The number of fragments.
         frags: u32,
     },
-    /// Fragments are marked as free in their group's bitmap (a *block deallocation*). No pointer may lead to
-    /// them any more.
+    /// Fragments are marked as free in their group's bitmap (a *block deallocation*). No pointer
+    /// may lead to them any more.
     FreeBlock {
         /// The first fragment.
         address: u64,
@@ -147,7 +148,8 @@ pub enum What<'a> {
         new: (u64, u32),
         /// The kind of the block in the new run.
         to: PointerTo,
-        /// The buffer of the block in the new run, which is initialised before the pointer may be on disk.
+        /// The buffer of the block in the new run, which is initialised before the pointer may be
+        /// on disk.
         init: &'a BufRef,
     },
     /// Pointers are reset, since the blocks to which they lead are about to be freed.
@@ -164,8 +166,8 @@ pub enum What<'a> {
         /// The new count.
         new: u32,
     },
-    /// An inode's count of blocks changes, but no pointer in the inode. The core sends this before it sets
-    /// pointers in indirect blocks, and after it resets some there.
+    /// An inode's count of blocks changes, but no pointer in the inode. The core sends this before
+    /// it sets pointers in indirect blocks, and after it resets some there.
     SetBlockCount {
         /// The inode.
         ino: u64,
@@ -192,8 +194,9 @@ pub enum What<'a> {
     },
     /// The superblock or the summary area is updated.
     Summary,
-    /// A group's counts change in the summary area, in the operation that changes the group. Only an ordering
-    /// that keeps that area is told ([`OrderingPolicy::KEEPS_SUMMARY`](crate::OrderingPolicy::KEEPS_SUMMARY)).
+    /// A group's counts change in the summary area, in the operation that changes the group. Only
+    /// an ordering that keeps that area is told
+    /// ([`OrderingPolicy::KEEPS_SUMMARY`](crate::OrderingPolicy::KEEPS_SUMMARY)).
     GroupCounts {
         /// The group.
         cg: u32,
@@ -213,8 +216,8 @@ pub enum What<'a> {
 }
 
 impl What<'_> {
-    /// Whether file contents that have a place get another one: the last fragments of a growing file, or blocks that are
-    /// placed better.
+    /// Whether file contents that have a place get another one: the last fragments of a growing
+    /// file, or blocks that are placed better.
     pub fn moves_contents(&self) -> bool {
         match *self {
             What::SetPointer { to: PointerTo::Data, old, new, .. } => old.1 > 0 && old.0 != new.0,
@@ -230,15 +233,15 @@ pub struct Change<'a> {
     pub buf: &'a BufRef,
     /// The byte ranges that changed. The buffer has the new bytes.
     pub ranges: &'a [Range<usize>],
-    /// The old bytes of the ranges, one after another; empty if the ordering does not want them. For a change
-    /// of a directory entry, the range is the chunk of 512 bytes around the entry.
+    /// The old bytes of the ranges, one after another; empty if the ordering does not want them.
+    /// For a change of a directory entry, the range is the chunk of 512 bytes around the entry.
     pub old: &'a [u8],
     /// The meaning of the change.
     pub what: What<'a>,
 }
 
-/// A step that frees a resource. An ordering may defer it until the pointers to the resource have been reset on
-/// disk.
+/// A step that frees a resource. An ordering may defer it until the pointers to the resource have
+/// been reset on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeferredFree {
     /// Fragments will be marked as free.
@@ -255,7 +258,8 @@ pub enum DeferredFree {
         /// Whether the inode was a directory.
         directory: bool,
     },
-    /// An inode that has lost its last name, and that no program has open, will be freed with all its blocks.
+    /// An inode that has lost its last name, and that no program has open, will be freed with all
+    /// its blocks.
     Release {
         /// The inode.
         ino: u64,

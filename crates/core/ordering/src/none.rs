@@ -1,10 +1,12 @@
 //! No ordering: every write is delayed, and delayed writes go out in any order.
 //!
-//! One write is not delayed: the target of a symbolic link that is too long for its inode. No call makes a target durable
-//! by itself, so an fsync of the link's directory would leave a name that shows what the block had before.
+//! One write is not delayed: the target of a symbolic link that is too long for its inode. No call
+//! makes a target durable by itself, so an fsync of the link's directory would leave a name that
+//! shows what the block had before.
 //!
-//! Source: "No Order" of soft-updates-2000, section 4.1; "FFS-async" of journaling-versus-soft-updates-2000,
-//! Table 1. No ordering can be faster. After a crash, a check may find damage that it cannot repair.
+//! Source: "No Order" of soft-updates-2000, section 4.1; "FFS-async" of
+//! journaling-versus-soft-updates-2000, Table 1. No ordering can be faster. After a crash, a check
+//! may find damage that it cannot repair.
 
 use ordo_cache::{Cache, WriteGate};
 use ordo_runtime::MaybeFuture;

@@ -35,13 +35,14 @@ pub struct SyncedInode<'a> {
     pub ino: u64,
     /// The block that has it.
     pub block: &'a BufRef,
-    /// Whether it has been written since it was last stored in its block. The block may be dirty with other inodes, and what
-    /// the ordering has rolled back in the inode still has to be written.
+    /// Whether it has been written since it was last stored in its block. The block may be dirty
+    /// with other inodes, and what the ordering has rolled back in the inode still has to be
+    /// written.
     pub is_written: bool,
 }
 
-/// An ordering of metadata writes. A new ordering implements this trait, [`WriteGate`] for the writes of blocks,
-/// and [`OrderingOp`] for its operations; nothing else changes.
+/// An ordering of metadata writes. A new ordering implements this trait, [`WriteGate`] for the
+/// writes of blocks, and [`OrderingOp`] for its operations; nothing else changes.
 pub trait OrderingPolicy: WriteGate {
     /// The ordering's name on the command line.
     fn name(&self) -> &'static str;
@@ -49,51 +50,54 @@ pub trait OrderingPolicy: WriteGate {
     /// Whether an image that was not unmounted must be checked before it can be used.
     fn needs_check(&self) -> bool;
 
-    /// Whether a crash shows an operation's changes of an inode all or not at all, whenever the inode's block is
-    /// written. If not, a layout keeps new pointers out of the inode until it stores them together with the size
-    /// that covers them: a check takes a pointer beyond the size for damage.
+    /// Whether a crash shows an operation's changes of an inode all or not at all, whenever the
+    /// inode's block is written. If not, a layout keeps new pointers out of the inode until it
+    /// stores them together with the size that covers them: a check takes a pointer beyond the size
+    /// for damage.
     fn whole_inodes(&self) -> bool;
 
-    /// Whether a block or inode in use is never marked free in the bitmaps on disk. An image that was not
-    /// unmounted can then be used as soon as the summaries have been rebuilt from the bitmaps. Layouts mark such
-    /// images in the superblock.
+    /// Whether a block or inode in use is never marked free in the bitmaps on disk. An image that
+    /// was not unmounted can then be used as soon as the summaries have been rebuilt from the
+    /// bitmaps. Layouts mark such images in the superblock.
     fn bitmaps_trusted(&self) -> bool {
         false
     }
 
-    /// Whether the summary area is right after [`recover`](Self::recover), so that no group has to be read. The
-    /// core then announces each change of the area ([`What::GroupCounts`]) together with the change of the
-    /// group. Otherwise the area is stored only at times.
+    /// Whether the summary area is right after [`recover`](Self::recover), so that no group has to
+    /// be read. The core then announces each change of the area ([`What::GroupCounts`]) together
+    /// with the change of the group. Otherwise the area is stored only at times.
     fn keeps_summary(&self) -> bool {
         false
     }
 
-    /// Whether contents that are written in order go to their places at once, before anyone waits for them. If not, they are
-    /// to be in a log first.
+    /// Whether contents that are written in order go to their places at once, before anyone waits
+    /// for them. If not, they are to be in a log first.
     fn writes_behind(&self) -> bool {
         true
     }
 
-    /// The most blocks that one operation may allocate or free. The core splits larger work into several
-    /// operations.
+    /// The most blocks that one operation may allocate or free. The core splits larger work into
+    /// several operations.
     fn blocks_max(&self) -> u64 {
         u64::MAX
     }
 
-    /// Starts an operation. An ordering may wait here for resources: log space, memory for dependencies.
+    /// Starts an operation. An ordering may wait here for resources: log space, memory for
+    /// dependencies.
     ///
     /// # Errors
     /// The device failed.
     fn begin<'a>(&'a self, cache: &'a Cache, kind: OpKind) -> Begun<'a>;
 
-    /// Announces that an operation will wait for this block before long, so that the ordering can start to write
-    /// it.
+    /// Announces that an operation will wait for this block before long, so that the ordering can
+    /// start to write it.
     fn soon(&self, cache: &Cache, block: &BufRef) {
         let _ = (cache, block);
     }
 
-    /// Makes a file durable: its contents, its inode, and everything that is needed to find it after a crash. The default
-    /// writes the file's blocks, then the block of its inode, also where only other inodes in it are dirty.
+    /// Makes a file durable: its contents, its inode, and everything that is needed to find it
+    /// after a crash. The default writes the file's blocks, then the block of its inode, also where
+    /// only other inodes in it are dirty.
     ///
     /// # Errors
     /// The device failed.
@@ -106,8 +110,8 @@ pub trait OrderingPolicy: WriteGate {
         })
     }
 
-    /// Brings an image that a crash left to a state in which it can be used, before any block of it is cached.
-    /// The ordering also remembers which image is mounted.
+    /// Brings an image that a crash left to a state in which it can be used, before any block of it
+    /// is cached. The ordering also remembers which image is mounted.
     ///
     /// # Errors
     /// The device failed, or the ordering's own data do not belong to the image.
@@ -134,7 +138,8 @@ pub trait OrderingPolicy: WriteGate {
         MaybeFuture::ready(Ok(()))
     }
 
-    /// Ends what [`start`](Self::start) began, when everything is on the device and the image is clean.
+    /// Ends what [`start`](Self::start) began, when everything is on the device and the image is
+    /// clean.
     ///
     /// # Errors
     /// The device failed.
@@ -163,13 +168,14 @@ pub trait OrderingPolicy: WriteGate {
         let _ = step;
     }
 
-    /// The number of deferred frees, including those that are ready. Frees that wait until a program closes a
-    /// removed directory do not count.
+    /// The number of deferred frees, including those that are ready. Frees that wait until a
+    /// program closes a removed directory do not count.
     fn deferred(&self) -> usize {
         0
     }
 
-    /// The numbers of fragments and of inodes that deferred frees will free. A user sees them as free already.
+    /// The numbers of fragments and of inodes that deferred frees will free. A user sees them as
+    /// free already.
     fn promised(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -189,18 +195,18 @@ pub trait OrderingPolicy: WriteGate {
     }
 }
 
-/// An ordering's side of one operation, from [`OrderingPolicy::begin`]. An operation that is dropped without
-/// [`end`](Self::end) is abandoned: the core has taken back its changes.
+/// An ordering's side of one operation, from [`OrderingPolicy::begin`]. An operation that is
+/// dropped without [`end`](Self::end) is abandoned: the core has taken back its changes.
 pub trait OrderingOp: 'static {
-    /// Whether the ordering wants the old bytes of a change with this meaning ([`Change::old`]). Keeping them
-    /// costs a copy.
+    /// Whether the ordering wants the old bytes of a change with this meaning ([`Change::old`]).
+    /// Keeping them costs a copy.
     fn wants_old(&self, what: &What<'_>) -> bool {
         let _ = what;
         false
     }
 
-    /// Asks whether a change may be made. An ordering may wait here until everything on which the change depends
-    /// is on disk.
+    /// Asks whether a change may be made. An ordering may wait here until everything on which the
+    /// change depends is on disk.
     ///
     /// # Errors
     /// The device failed: the change must not be made.
@@ -215,7 +221,8 @@ pub trait OrderingOp: 'static {
     }
 
     /// Offers a step that frees a resource. `None`: the ordering defers it, and
-    /// [`next_ready`](OrderingPolicy::next_ready) returns it later. `Some`: the caller takes the step now.
+    /// [`next_ready`](OrderingPolicy::next_ready) returns it later. `Some`: the caller takes the
+    /// step now.
     fn defer(&mut self, step: DeferredFree) -> Option<DeferredFree> {
         Some(step)
     }
@@ -230,7 +237,8 @@ pub trait OrderingOp: 'static {
     }
 }
 
-/// Any ordering. Clones are the same one. Code above this crate is compiled once, and not once for each ordering.
+/// Any ordering. Clones are the same one. Code above this crate is compiled once, and not once for
+/// each ordering.
 #[derive(Clone)]
 pub struct Ordering(Rc<dyn OrderingPolicy>);
 
@@ -331,11 +339,11 @@ pub enum Recovery {
         redone: u64,
         /// The number of bytes of log read.
         log_bytes: u64,
-        /// Blocks that the log described and that were not in their places yet. Each is read at most once, and
-        /// written at most once.
+        /// Blocks that the log described and that were not in their places yet. Each is read at
+        /// most once, and written at most once.
         blocks: u64,
-        /// The number of bytes of file contents, moved before the crash, that could not be read where they were. The
-        /// files have zeros there.
+        /// The number of bytes of file contents, moved before the crash, that could not be read
+        /// where they were. The files have zeros there.
         lost: u64,
     },
 }
@@ -380,8 +388,8 @@ pub enum RecoverError {
     UnusedLog,
 }
 
-/// Permission to make one change. [`Op::admit`] returns it and [`Op::apply`] takes it, so no change is made
-/// that was not admitted, and none is made twice.
+/// Permission to make one change. [`Op::admit`] returns it and [`Op::apply`] takes it, so no change
+/// is made that was not admitted, and none is made twice.
 #[derive(Debug)]
 #[must_use = "a change that was admitted is to be made"]
 pub struct Admitted<'w> {
@@ -395,7 +403,8 @@ impl<'w> Admitted<'w> {
     }
 }
 
-/// One operation of a core on metadata. An operation that is dropped without [`end`](Op::end) is abandoned.
+/// One operation of a core on metadata. An operation that is dropped without [`end`](Op::end) is
+/// abandoned.
 pub struct Op<'c> {
     cache: &'c Cache,
     under: Box<dyn OrderingOp>,
@@ -419,7 +428,8 @@ impl<'c> Op<'c> {
         Ok(Op { cache, under, ordering, old: Vec::new(), changed: false })
     }
 
-    /// Asks for permission to make a change. Returns once everything is on disk that must be there first.
+    /// Asks for permission to make a change. Returns once everything is on disk that must be there
+    /// first.
     ///
     /// # Errors
     /// The device failed: the change cannot be made.
@@ -429,7 +439,8 @@ impl<'c> Op<'c> {
         Ok(Admitted { what })
     }
 
-    /// Makes an admitted change. `change` gets the whole buffer, and changes bytes within `ranges` only.
+    /// Makes an admitted change. `change` gets the whole buffer, and changes bytes within `ranges`
+    /// only.
     #[inline]
     pub fn apply<R>(
         &mut self,

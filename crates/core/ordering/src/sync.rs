@@ -1,7 +1,8 @@
 //! Synchronous writes: the classic fast file system.
 //!
 //! Source: soft-updates-2000, section 2.1 ("Synchronous Writes") and 4.1 ("Conventional");
-//! journaling-versus-soft-updates-2000, section 3. Each rule is a write for which the operation waits:
+//! journaling-versus-soft-updates-2000, section 3. Each rule is a write for which the operation
+//! waits:
 //!
 //! | before this change | this is on disk | rule |
 //! |---|---|---|
@@ -18,15 +19,17 @@
 //! | a pointer is set to the place to which the last fragments of a file have moved | their contents there, if they were stored at the old place | [`CONTENTS_BEFORE_MOVE`](SyncRules::CONTENTS_BEFORE_MOVE) |
 //! | the operation returns, or removes another name | the directory blocks that it changed, the inode of a directory that grew, and after that the indirect block with the pointer to the new space | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
 //!
-//! No other write is waited for, as in the original (whose blocks of inodes were all filled beforehand). Bitmaps
-//! and counts are delayed, so an image that was not unmounted must be checked. New file data may reach the disk after
-//! the pointer to them. As on FreeBSD, an inode is stored with its new pointers and the size that covers them at
-//! the same time; a pointer in an indirect block may be on disk before that size. The last fragments of a growing
-//! file (but not of a directory) may move, and the old fragments are then free before the inode on disk has lost
-//! its pointer to them. The original gives them to other files at once, and a crash could leave them in two files.
-//! Here the inode is written before they are allocated again; that costs a write only if they are needed within
-//! seconds. The original writes the moved contents when they are due. Here they are written at once, but only if the old
-//! place had contents on disk, since a caller may have waited for those.
+//! No other write is waited for, as in the original (whose blocks of inodes were all filled
+//! beforehand). Bitmaps and counts are delayed, so an image that was not unmounted must be checked.
+//! New file data may reach the disk after the pointer to them. As on FreeBSD, an inode is stored
+//! with its new pointers and the size that covers them at the same time; a pointer in an indirect
+//! block may be on disk before that size. The last fragments of a growing file (but not of a
+//! directory) may move, and the old fragments are then free before the inode on disk has lost its
+//! pointer to them. The original gives them to other files at once, and a crash could leave them in
+//! two files. Here the inode is written before they are allocated again; that costs a write only if
+//! they are needed within seconds. The original writes the moved contents when they are due. Here
+//! they are written at once, but only if the old place had contents on disk, since a caller may
+//! have waited for those.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -44,14 +47,15 @@ bitflags::bitflags! {
     pub struct SyncRules: u16 {
         /// The inode, with the count that includes a new entry, is on disk before the entry.
         const INODE_BEFORE_ENTRY = 1;
-        /// A directory block, an indirect block or a block of attributes is on disk before the pointer to it.
+        /// A directory block, an indirect block or a block of attributes is on disk before the
+        /// pointer to it.
         const BLOCK_BEFORE_POINTER = 2;
         /// The entry in a directory's new space is on disk before the size that includes it.
         const ENTRY_BEFORE_SIZE = 4;
         /// A rename's new name is on disk before the old name is removed.
         const NEW_NAME_BEFORE_OLD = 8;
-        /// The directory block without the entry is on disk before the link count falls or the inode is
-        /// cleared.
+        /// The directory block without the entry is on disk before the link count falls or the
+        /// inode is cleared.
         const ENTRY_BEFORE_COUNT = 16;
         /// The inode or indirect block without the pointer is on disk before the block is free.
         const POINTER_BEFORE_FREE = 32;
@@ -59,18 +63,19 @@ bitflags::bitflags! {
         const INODES_BEFORE_USE = 64;
         /// The operation's changes of directories are on disk before it returns.
         const DURABLE_ON_RETURN = 128;
-        /// The group that counts a block of inodes as filled is on disk before an entry for any inode of that
-        /// block. A check looks only at the inodes that the group counts.
+        /// The group that counts a block of inodes as filled is on disk before an entry for any
+        /// inode of that block. A check looks only at the inodes that the group counts.
         const GROUP_BEFORE_ENTRY = 256;
-        /// The pointer that led to fragments which a growing file has left is on disk before they are allocated
-        /// again.
+        /// The pointer that led to fragments which a growing file has left is on disk before they
+        /// are allocated again.
         const MOVED_BEFORE_REUSE = 512;
-        /// The contents of a file's last fragments are on disk at their new place before the pointer to it. Contents
-        /// for which a caller has waited could be lost otherwise.
+        /// The contents of a file's last fragments are on disk at their new place before the
+        /// pointer to it. Contents for which a caller has waited could be lost otherwise.
         const CONTENTS_BEFORE_MOVE = 1024;
-        /// The target of a symbolic link that has a block of its own is on disk before the pointer to it. Otherwise the
-        /// link shows what the block had before, perhaps the contents of another user's removed file; and no call can
-        /// make the target durable, except an fsync of the link's directory.
+        /// The target of a symbolic link that has a block of its own is on disk before the pointer
+        /// to it. Otherwise the link shows what the block had before, perhaps the contents of
+        /// another user's removed file; and no call can make the target durable, except an fsync of
+        /// the link's directory.
         const TARGET_BEFORE_POINTER = 2048;
     }
 }
@@ -83,12 +88,13 @@ pub struct SyncOrder(Rc<SyncState>);
 #[derive(Debug)]
 struct SyncState {
     rules: SyncRules,
-    /// Groups that count a new block of inodes in memory, but perhaps not on disk, each with the value of the write
-    /// counter at that time. Another operation may allocate an inode of the block meanwhile, and must wait too.
+    /// Groups that count a new block of inodes in memory, but perhaps not on disk, each with the
+    /// value of the write counter at that time. Another operation may allocate an inode of the
+    /// block meanwhile, and must wait too.
     counting: RefCell<Vec<(BufRef, u64)>>,
     counted: Cell<u64>,
-    /// Fragments that a growing file has left: by address, their number, and the block whose copy on disk may still
-    /// have the pointer to them.
+    /// Fragments that a growing file has left: by address, their number, and the block whose copy
+    /// on disk may still have the pointer to them.
     left: RefCell<BTreeMap<u64, (u32, BufKey)>>,
 }
 
@@ -116,7 +122,8 @@ impl SyncState {
         self.left.borrow_mut().insert(address, (frags, block.key()));
     }
 
-    /// The runs among these fragments that a file has left, each with the block that had the pointer.
+    /// The runs among these fragments that a file has left, each with the block that had the
+    /// pointer.
     fn left_in(&self, address: u64, frags: u32) -> Vec<(u64, BufKey)> {
         let left = self.left.borrow();
         let near = left.range(address.saturating_sub(FRAGS_MAX)..address + u64::from(frags));
@@ -124,8 +131,8 @@ impl SyncState {
         hit.map(|(start, (_, block))| (*start, *block)).collect()
     }
 
-    /// Writes the blocks whose copies on disk may still have pointers to fragments that are about to be allocated
-    /// again.
+    /// Writes the blocks whose copies on disk may still have pointers to fragments that are about
+    /// to be allocated again.
     async fn before_reuse(
         &self,
         cache: &Cache,
@@ -180,12 +187,13 @@ impl Default for SyncOrder {
     }
 }
 
-/// An operation under way: the blocks that it has changed and that must be on disk before its next dependent step.
+/// An operation under way: the blocks that it has changed and that must be on disk before its next
+/// dependent step.
 struct SyncOp {
     state: Rc<SyncState>,
     blocks: Vec<BufRef>,
-    /// Indirect blocks that lead to a directory's new space. They are written after the size: to a checker, a hole
-    /// at the end of a directory is no damage, but a pointer beyond its end is.
+    /// Indirect blocks that lead to a directory's new space. They are written after the size: to a
+    /// checker, a hole at the end of a directory is no damage, but a pointer beyond its end is.
     pointers: Vec<BufRef>,
 }
 
@@ -225,7 +233,8 @@ impl WriteGate for SyncOrder {
     }
 }
 
-/// The rule that requires the operation's earlier changes on disk before this change; `None` if no rule does.
+/// The rule that requires the operation's earlier changes on disk before this change; `None` if no
+/// rule does.
 fn rule_before(what: &What<'_>) -> Option<SyncRules> {
     match *what {
         What::SetLinkCount { old, new, .. } if new < old => Some(SyncRules::ENTRY_BEFORE_COUNT),
@@ -311,8 +320,8 @@ impl OrderingOp for SyncOp {
             What::AddEntry { .. } | What::RemoveEntry { .. } | What::ChangeEntry { .. } => true,
             What::ClearPointers { .. } | What::InitInodeBlock { .. } => true,
             What::SetPointer { to: PointerTo::Attributes, old, .. } => old.1 > 0,
-            // Otherwise another directory's first chunk could be allocated where this directory still begins on
-            // disk.
+            // Otherwise another directory's first chunk could be allocated where this directory
+            // still begins on disk.
             What::SetPointer { to: PointerTo::Directory, old, new, .. } => {
                 old.1 > 0 && old.0 != new.0
             }

@@ -1,8 +1,10 @@
-//! Images of an inode under soft updates. Whatever is rolled back, an image shows a state that the inode had.
+//! Images of an inode under soft updates. Whatever is rolled back, an image shows a state that the
+//! inode had.
 //!
-//! Fault model: none. The inode changes at random; its blocks are written and made durable in random order.
-//! Fields have few values, so a byte often returns to an earlier one. Would catch bytes that are lost when two
-//! changes are merged into one: an inode that is not in use, but has a pointer.
+//! Fault model: none. The inode changes at random; its blocks are written and made durable in
+//! random order. Fields have few values, so a byte often returns to an earlier one. Would catch
+//! bytes that are lost when two changes are merged into one: an inode that is not in use, but has a
+//! pointer.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;

@@ -1,11 +1,14 @@
 //! Each rule of soft updates by itself, on a few blocks, without a file system around them.
 //!
-//! Fault model: blocks are written in the wrong order: the block that has to wait first. A scenario makes the changes of one
-//! operation and says twice whether the waiting change is in its block's image: before the block for which it waits is on
-//! disk, and after. With all rules the answers are no and yes. With the rule off the first answer is yes: the change would reach the
-//! disk too early. Would catch a rule that is not entered into the graph, and one that never lets its change go.
+//! Fault model: blocks are written in the wrong order: the block that has to wait first. A scenario
+//! makes the changes of one operation and says twice whether the waiting change is in its block's
+//! image: before the block for which it waits is on disk, and after. With all rules the answers are
+//! no and yes. With the rule off the first answer is yes: the change would reach the disk too
+//! early. Would catch a rule that is not entered into the graph, and one that never lets its change
+//! go.
 //!
-//! The table of rules is at the head of `crates/core/ordering/src/soft_updates/mod.rs`. The crash explorer shows the damage.
+//! The table of rules is at the head of `crates/core/ordering/src/soft_updates/mod.rs`. The crash
+//! explorer shows the damage.
 
 use std::ops::Range;
 
@@ -206,8 +209,9 @@ fn an_old_name_goes_after_the_new_one_is_there() {
     });
 }
 
-/// A file is renamed twice, and its second name never is on disk. Would catch a first name that goes before the third one is
-/// there: its removal waited for the second, and has to wait for the third instead. Also a second name that is still written.
+/// A file is renamed twice, and its second name never is on disk. Would catch a first name that
+/// goes before the third one is there: its removal waited for the second, and has to wait for the
+/// third instead. Also a second name that is still written.
 #[test]
 fn an_old_name_waits_for_the_name_after_one_that_was_never_on_disk() {
     teach(SoftRules::NEW_NAME_FIRST, [7, 0], async |desk| {
@@ -225,8 +229,9 @@ fn an_old_name_waits_for_the_name_after_one_that_was_never_on_disk() {
     });
 }
 
-/// As before, but the third name waits for the first to go, through the link count that was lowered then. Would catch a removal
-/// that passes its waits on in a circle, so that nothing of this is ever written, or the file loses all its names.
+/// As before, but the third name waits for the first to go, through the link count that was lowered
+/// then. Would catch a removal that passes its waits on in a circle, so that nothing of this is
+/// ever written, or the file loses all its names.
 #[test]
 fn a_name_whose_followers_wait_for_it_in_a_circle_is_written() {
     let names = play(SoftRules::all(), async |desk| {
@@ -300,8 +305,9 @@ fn the_last_count_falls_when_the_inode_is_cleared() {
     });
 }
 
-/// The clearing has to wait for a bit, since the inode gained a block before. Would catch a count that goes ahead: on disk an
-/// inode without links and with contents, which FreeBSD's preen does not repair if it is a directory.
+/// The clearing has to wait for a bit, since the inode gained a block before. Would catch a count
+/// that goes ahead: on disk an inode without links and with contents, which FreeBSD's preen does
+/// not repair if it is a directory.
 #[test]
 fn the_last_count_waits_with_the_clearing() {
     teach(SoftRules::LAST_COUNT_WITH_CLEARING, [1, 0], async |desk| {
@@ -334,9 +340,10 @@ fn the_last_count_waits_with_the_clearing() {
     });
 }
 
-/// A directory's second block grows in place while the pointer to it is pending, and its first block moves before the pointer to
-/// that is on disk, so all changes of the inode go together from there on. Would catch the growth waiting for the pointer: then
-/// none of them ever reaches the disk, and an unmount does not end.
+/// A directory's second block grows in place while the pointer to it is pending, and its first
+/// block moves before the pointer to that is on disk, so all changes of the inode go together from
+/// there on. Would catch the growth waiting for the pointer: then none of them ever reaches the
+/// disk, and an unmount does not end.
 #[test]
 fn changes_that_go_together_do_not_wait_for_each_other() {
     let pointers = play(SoftRules::all(), async |desk| {

@@ -23,8 +23,8 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Pins these inodes. While the pins live, storing the inodes needs no read, so no read can fail in the
-    /// middle of an operation.
+    /// Pins these inodes. While the pins live, storing the inodes needs no read, so no read can
+    /// fail in the middle of an operation.
     pub(crate) async fn pin<const N: usize>(
         &self,
         inodes: [&LayoutInode<L>; N],

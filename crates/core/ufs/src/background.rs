@@ -12,8 +12,8 @@ use crate::{LayoutInode, Ufs, io_error};
 const STEPS_MAX: usize = 64;
 
 impl<L: Layout> Ufs<L> {
-    /// Starts the task that does deferred frees, if the ordering defers any. The task ends with the executor.
-    /// While it waits it holds no reference to the file system.
+    /// Starts the task that does deferred frees, if the ordering defers any. The task ends with the
+    /// executor. While it waits it holds no reference to the file system.
     pub(crate) fn start_deferred_frees(&self) {
         let Some(ready) = self.cache().ordering().ready() else { return };
         let weak = Rc::downgrade(&self.shared);
@@ -38,7 +38,8 @@ impl<L: Layout> Ufs<L> {
                 step => self.free_deferred_from(step).await,
             };
             if let Err(error) = done {
-                // The cache keeps a device's failure for good. Any other failure is reported at the next sync.
+                // The cache keeps a device's failure for good. Any other failure is reported at the
+                // next sync.
                 self.shared.deferred_free_failure.borrow_mut().get_or_insert(error);
             }
         }
@@ -70,8 +71,8 @@ impl<L: Layout> Ufs<L> {
     }
 
     async fn release_deferred(&self, ino: u64) -> FsResult<()> {
-        // An unnamed, unopened inode stays in the table until it is freed. An orphan that a crash has left is
-        // read from disk.
+        // An unnamed, unopened inode stays in the table until it is freed. An orphan that a crash
+        // has left is read from disk.
         match self.inode(ino).await {
             Ok(ip) => self.release_orphan(&ip).await,
             Err(error) if error.errno == Errno::NotFound => Ok(()),
@@ -79,14 +80,14 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Defers the release of an inode that has just lost its last name. Returns false if the ordering wants
-    /// the release done at once, or if the inode is still open.
+    /// Defers the release of an inode that has just lost its last name. Returns false if the
+    /// ordering wants the release done at once, or if the inode is still open.
     pub(crate) fn defer_release(&self, op: &mut Op<'_>, ip: &LayoutInode<L>) -> bool {
         ip.is_unused() && op.defer(DeferredFree::Release { ino: ip.ino() }).is_none()
     }
 
-    /// Makes everything durable, and does all deferred frees. Frees that need no write come first, so that
-    /// nothing is written for their sake.
+    /// Makes everything durable, and does all deferred frees. Frees that need no write come first,
+    /// so that nothing is written for their sake.
     ///
     /// # Errors
     /// The device failed, now or earlier in a deferred free.

@@ -97,8 +97,8 @@ impl<L: Layout> Ufs<L> {
         self.cache().config().cluster.max(self.limits().block)
     }
 
-    /// The number of bytes worth reading from block `lbn` on, for a reader that asks for `asked` bytes. With
-    /// drop-behind, no more is read ahead than has been read from this file so far.
+    /// The number of bytes worth reading from block `lbn` on, for a reader that asks for `asked`
+    /// bytes. With drop-behind, no more is read ahead than has been read from this file so far.
     fn worth_reading(&self, ip: &LayoutInode<L>, lbn: u64, asked: u64) -> usize {
         let (drop_behind, cluster) = (self.shared.config.drop_behind, self.cluster() as u64);
         let worth = match self.goes_on(ip, lbn) || lbn == 0 {
@@ -111,8 +111,8 @@ impl<L: Layout> Ufs<L> {
         worth.min(cluster) as usize
     }
 
-    /// Whether a read of block `lbn` continues the last one. With drop-behind, several requests of one reader
-    /// come at the same time, and overtake each other.
+    /// Whether a read of block `lbn` continues the last one. With drop-behind, several requests of
+    /// one reader come at the same time, and overtake each other.
     fn goes_on(&self, ip: &LayoutInode<L>, lbn: u64) -> bool {
         let slack = if self.shared.config.drop_behind { OVERTAKING_MAX } else { 0 };
         lbn.abs_diff(ip.next_read.get()) <= slack
@@ -142,8 +142,8 @@ impl<L: Layout> Ufs<L> {
         ip.ahead_until.set(to);
         let (fs, ip) = (self.clone(), ip.clone());
         drop(self.cache().runtime().spawn("read-ahead", async move {
-            // A truncation waits for this lock, so no block is read while it is freed. An error here is
-            // ignored: the reader's own request for the block reports it.
+            // A truncation waits for this lock, so no block is read while it is freed. An error
+            // here is ignored: the reader's own request for the block reports it.
             let _guard = ip.lock.read().await;
             let mut at = from;
             while at < to && !ip.gone.get() && at * (fs.limits().block as u64) < ip.size() {
@@ -223,8 +223,8 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Whether a write that has changed no metadata need not store the inode: times advance in steps, and the inode has the times
-    /// of this step and as many blocks as before the write.
+    /// Whether a write that has changed no metadata need not store the inode: times advance in
+    /// steps, and the inode has the times of this step and as many blocks as before the write.
     fn has_times_of_now(&self, ip: &LayoutInode<L>, blocks: u64) -> bool {
         if self.shared.config.time_grain.is_zero() {
             return false;
@@ -233,8 +233,8 @@ impl<L: Layout> Ufs<L> {
         (record.mtime, record.ctime, record.blocks) == (now, now, blocks)
     }
 
-    /// Prepares a write beyond the end of a file. The old last block comes to lie inside of the file, so it is
-    /// made a whole block, with zeros behind the old end.
+    /// Prepares a write beyond the end of a file. The old last block comes to lie inside of the
+    /// file, so it is made a whole block, with zeros behind the old end.
     async fn fill_gap(
         &self,
         op: &mut Op<'_>,
@@ -286,7 +286,8 @@ impl<L: Layout> Ufs<L> {
                 Err(error) => return (written, Some(error)),
             };
             if !self.cache().ordering().whole_inodes() {
-                // The inode may be stored before all of the write is done, with the pointers set so far.
+                // The inode may be stored before all of the write is done, with the pointers set so
+                // far.
                 ip.record_mut().size = old_size.max(at + n as u64);
             }
             let used = (old_size.saturating_sub(lbn * block as u64)).min(buf.len() as u64);
@@ -312,8 +313,8 @@ impl<L: Layout> Ufs<L> {
         (written, None)
     }
 
-    /// Notes that a block was written to its end. If it completes a cluster of blocks that were written in
-    /// order, the cluster goes to the device, and no task waits for that.
+    /// Notes that a block was written to its end. If it completes a cluster of blocks that were
+    /// written in order, the cluster goes to the device, and no task waits for that.
     async fn block_written(
         &self,
         op: &mut Op<'_>,

@@ -101,8 +101,8 @@ impl<X> Inode<X> {
         self.record.borrow()
     }
 
-    /// The fields, for a change; the layout's `store_inode` must follow. The borrow must not live across an
-    /// await.
+    /// The fields, for a change; the layout's `store_inode` must follow. The borrow must not live
+    /// across an await.
     pub fn record_mut(&self) -> RefMut<'_, InodeRecord> {
         self.record.borrow_mut()
     }
@@ -112,7 +112,8 @@ impl<X> Inode<X> {
         self.pointers.borrow()
     }
 
-    /// The layout's data, for a change; `store_inode` must follow. The borrow must not live across an await.
+    /// The layout's data, for a change; `store_inode` must follow. The borrow must not live across
+    /// an await.
     pub fn pointers_mut(&self) -> RefMut<'_, X> {
         self.pointers.borrow_mut()
     }
@@ -182,8 +183,8 @@ pub struct InodeTable<X> {
     map: RefCell<FxHashMap<u64, Rc<Inode<X>>>>,
     /// The order in which eviction looks at the inodes.
     ring: RefCell<std::collections::VecDeque<u64>>,
-    /// Inodes with names that were evicted while they were open, and how often each is open. A kernel keeps open every
-    /// inode that it knows, and that may be hundreds of thousands.
+    /// Inodes with names that were evicted while they were open, and how often each is open. A
+    /// kernel keeps open every inode that it knows, and that may be hundreds of thousands.
     opened: RefCell<FxHashMap<u64, u32>>,
 }
 
@@ -198,7 +199,8 @@ impl<X> InodeTable<X> {
         }
     }
 
-    /// Closes once an inode that was evicted while it was open. Returns false if there is no such inode.
+    /// Closes once an inode that was evicted while it was open. Returns false if there is no such
+    /// inode.
     pub(crate) fn close_evicted(&self, ino: u64) -> bool {
         let mut opened = self.opened.borrow_mut();
         let Some(count) = opened.get_mut(&ino) else { return false };
@@ -234,14 +236,14 @@ impl<X> InodeTable<X> {
         self.map.borrow_mut().remove(&ip.ino);
     }
 
-    /// Whether the table has the only reference to the inode, and the whole inode can be loaded again. An inode
-    /// without names that is still open cannot be loaded again.
+    /// Whether the table has the only reference to the inode, and the whole inode can be loaded
+    /// again. An inode without names that is still open cannot be loaded again.
     fn is_idle(ip: &Rc<Inode<X>>) -> bool {
         Rc::strong_count(ip) == 1 && ip.links() > 0
     }
 
-    /// Limits the number of inodes in memory to so many percent of the configured one. Idle inodes that are too many leave
-    /// memory.
+    /// Limits the number of inodes in memory to so many percent of the configured one. Idle inodes
+    /// that are too many leave memory.
     pub(crate) fn limit(&self, percent: usize) {
         self.allowance.set((self.limit * percent.min(100) / 100).max(16));
         // Each is looked at twice, since a look takes away the mark of recent use.
@@ -316,10 +318,11 @@ mod tests {
         Inode::new(ino, InodeRecord { mode, links, ..InodeRecord::default() }, ())
     }
 
-    /// A kernel may know more inodes than the table holds, and it keeps all of them open. Inodes with names must leave
-    /// memory nevertheless, and be open as often as before when they come back. An inode without a name must stay,
-    /// since nothing else keeps it from being freed. Would catch memory that grows with the number of inodes that the
-    /// kernel knows, and a file that is freed while a program has it open.
+    /// A kernel may know more inodes than the table holds, and it keeps all of them open. Inodes
+    /// with names must leave memory nevertheless, and be open as often as before when they come
+    /// back. An inode without a name must stay, since nothing else keeps it from being freed. Would
+    /// catch memory that grows with the number of inodes that the kernel knows, and a file that is
+    /// freed while a program has it open.
     #[test]
     fn open_inodes_leave_memory_and_stay_open() {
         const LIMIT: usize = 100;

@@ -1,8 +1,8 @@
 //! The trait of a layout, which decides where inodes and blocks go, and has their codecs.
 //!
-//! A layout may keep everything in fixed places (FFS), or write everything at the end of a log. So this trait
-//! promises no place. An inode is a changed buffer ([`PinnedInode`]), and so is a new block. Either may get its
-//! address as late as when it is written.
+//! A layout may keep everything in fixed places (FFS), or write everything at the end of a log. So
+//! this trait promises no place. An inode is a changed buffer ([`PinnedInode`]), and so is a new
+//! block. Either may get its address as late as when it is written.
 
 use std::rc::Rc;
 
@@ -30,9 +30,11 @@ pub struct Limits {
     pub short_link: usize,
     /// The largest link count of an inode.
     pub links_max: u32,
-    /// The largest number of a device file. On disk, the number after it, all of whose bits are set, stands for none.
+    /// The largest number of a device file. On disk, the number after it, all of whose bits are
+    /// set, stands for none.
     pub device_max: u64,
-    /// The earliest and the latest time that an inode can have, in seconds since 1970. Other times become the nearer one.
+    /// The earliest and the latest time that an inode can have, in seconds since 1970. Other times
+    /// become the nearer one.
     pub seconds: (i64, i64),
     /// Whether an inode keeps the time at which it was made.
     pub birth_times: bool,
@@ -62,9 +64,9 @@ pub struct AttributeArea {
     pub endian: Endian,
 }
 
-/// An inode's buffer, which stays in memory as long as this value lives. The inode can be stored without a
-/// read, so storing it cannot fail. The layout decides whether the buffer has an address, and how many inodes
-/// share it.
+/// An inode's buffer, which stays in memory as long as this value lives. The inode can be stored
+/// without a read, so storing it cannot fail. The layout decides whether the buffer has an address,
+/// and how many inodes share it.
 #[derive(Clone, Debug)]
 pub struct PinnedInode(BufRef);
 
@@ -103,8 +105,8 @@ pub enum Fill<'a> {
     Keep,
     /// Any bytes. The caller overwrites all of them before its next await.
     Overwritten,
-    /// The block's contents from before, of which the caller overwrites this many bytes from this one on, before its
-    /// next await. The block lies within the file, and has its full length.
+    /// The block's contents from before, of which the caller overwrites this many bytes from this
+    /// one on, before its next await. The block lies within the file, and has its full length.
     Part(usize, usize),
     /// The block gets these bytes, followed by zeros. Only a new block can be filled so.
     With(&'a [u8]),
@@ -113,8 +115,8 @@ pub enum Fill<'a> {
 /// Decides where inodes and blocks go. Logical block numbers begin at 0 and count blocks.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Layout: Sized + 'static {
-    /// The layout's own fields of an inode in memory, beside the record: pointers to blocks, and all other fields
-    /// that must be stored again unchanged. The default has no blocks.
+    /// The layout's own fields of an inode in memory, beside the record: pointers to blocks, and
+    /// all other fields that must be stored again unchanged. The default has no blocks.
     type Pointers: Default + Clone + PartialEq + 'static;
 
     /// The format of directories.
@@ -157,7 +159,8 @@ pub trait Layout: Sized + 'static {
     /// [`Limits::short_link`].
     fn set_short_link(&self, pointers: &mut Self::Pointers, target: &[u8]);
 
-    /// Allocates an inode for a new file in the directory `parent`. `mode` has its type and permissions.
+    /// Allocates an inode for a new file in the directory `parent`. `mode` has its type and
+    /// permissions.
     ///
     /// # Errors
     /// `NoSpace`; the device failed.
@@ -168,14 +171,15 @@ pub trait Layout: Sized + 'static {
         mode: u16,
     ) -> FsResult<NewInode<Self::Pointers>>;
 
-    /// Marks an inode as free, at once or when the ordering allows it. Its mode in the buffer is zero already.
+    /// Marks an inode as free, at once or when the ordering allows it. Its mode in the buffer is
+    /// zero already.
     ///
     /// # Errors
     /// The device failed.
     async fn free_inode(&self, op: &mut Op<'_>, ino: u64, was_directory: bool) -> FsResult<()>;
 
-    /// Reads a block of a file, together with up to `ahead` bytes that follow the block both on disk and in the file.
-    /// `None` for a hole.
+    /// Reads a block of a file, together with up to `ahead` bytes that follow the block both on
+    /// disk and in the file. `None` for a hole.
     ///
     /// # Errors
     /// The device failed; `Corrupt` for a pointer that leads outside of the device's data.
@@ -186,11 +190,12 @@ pub trait Layout: Sized + 'static {
         ahead: usize,
     ) -> FsResult<Option<BufRef>>;
 
-    /// The block of a file, allocated or enlarged so that it has `len` bytes from its start. When this returns, its
-    /// space is allocated; the caller sets the size and stores the inode. The inode's pointers and its count of
-    /// blocks may be stored already, if the ordering never writes an operation's changes of an inode in part
-    /// ([`whole_inodes`](ordo_ordering::OrderingPolicy::whole_inodes)). The buffer may move before it is written,
-    /// and may have no address until then.
+    /// The block of a file, allocated or enlarged so that it has `len` bytes from its start. When
+    /// this returns, its space is allocated; the caller sets the size and stores the inode. The
+    /// inode's pointers and its count of blocks may be stored already, if the ordering never writes
+    /// an operation's changes of an inode in part
+    /// ([`whole_inodes`](ordo_ordering::OrderingPolicy::whole_inodes)). The buffer may move before
+    /// it is written, and may have no address until then.
     ///
     /// # Errors
     /// `NoSpace`, and nothing has changed; the device failed.
@@ -209,8 +214,9 @@ pub trait Layout: Sized + 'static {
     /// `NoSpace` where the last block must be allocated; the device failed.
     async fn truncate(&self, op: &mut Op<'_>, ip: &LayoutInode<Self>, size: u64) -> FsResult<()>;
 
-    /// Punches a hole: frees blocks `first..end` of a file, or as many of them from `first` on as one step may.
-    /// Returns the block at which the next step begins. The file's last block must not be among them.
+    /// Punches a hole: frees blocks `first..end` of a file, or as many of them from `first` on as
+    /// one step may. Returns the block at which the next step begins. The file's last block must
+    /// not be among them.
     ///
     /// # Errors
     /// The device failed; `Corrupt` for a pointer that leads outside of the device's data.
@@ -222,20 +228,22 @@ pub trait Layout: Sized + 'static {
         end: u64,
     ) -> FsResult<u64>;
 
-    /// Whether block `lbn` of a file is mapped, and the number of blocks from it on that have the same answer.
+    /// Whether block `lbn` of a file is mapped, and the number of blocks from it on that have the
+    /// same answer.
     ///
     /// # Errors
     /// The device failed; `Corrupt`.
     async fn is_mapped(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<(bool, u64)>;
 
-    /// The first byte of block `lbn` of a file on the device; `None` for a hole, and for a block without a place yet.
+    /// The first byte of block `lbn` of a file on the device; `None` for a hole, and for a block
+    /// without a place yet.
     ///
     /// # Errors
     /// The device failed; `Corrupt`.
     async fn address(&self, ip: &LayoutInode<Self>, lbn: u64) -> FsResult<Option<u64>>;
 
-    /// Announces that a cluster of blocks, written in order, is complete. The layout may place the blocks
-    /// better, and start to write them.
+    /// Announces that a cluster of blocks, written in order, is complete. The layout may place the
+    /// blocks better, and start to write them.
     ///
     /// # Errors
     /// The device failed.
@@ -250,7 +258,8 @@ pub trait Layout: Sized + 'static {
         Ok(())
     }
 
-    /// The extended-attribute area of an inode. It is asked for only if [`Limits::attributes`] is set.
+    /// The extended-attribute area of an inode. It is asked for only if [`Limits::attributes`] is
+    /// set.
     ///
     /// # Errors
     /// The device failed; `Corrupt`.
@@ -274,8 +283,9 @@ pub trait Layout: Sized + 'static {
         Err(Errno::NotSupported.into())
     }
 
-    /// Does a deferred free of the layout's own ([`Op::defer`](ordo_ordering::Op::defer)), since only the
-    /// layout knows how blocks and inodes are freed. It never gets [`DeferredFree::Release`].
+    /// Does a deferred free of the layout's own ([`Op::defer`](ordo_ordering::Op::defer)), since
+    /// only the layout knows how blocks and inodes are freed. It never gets
+    /// [`DeferredFree::Release`].
     ///
     /// # Errors
     /// The device failed; `Corrupt` for a resource that is free already.

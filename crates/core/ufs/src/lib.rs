@@ -1,8 +1,8 @@
 //! Names, inodes and directories, over a [`Layout`] that decides where inodes and blocks go.
 //!
 //! Layers, lowest first:
-//! - [`layout`]: the trait that a layout implements: its codecs, its limits, and the places of blocks (fixed
-//!   in `ffs`, at the end of the log in `lfs`).
+//! - [`layout`]: the trait that a layout implements: its codecs, its limits, and the places of
+//!   blocks (fixed in `ffs`, at the end of the log in `lfs`).
 //! - [`inode`]: the record of an inode, and the table of the inodes in memory.
 //! - [`dir`](mod@dir): the formats of entries, and the index that finds them.
 //! - `file`, `space`, `names`, `attributes`, `release`: the operations, on [`Ufs`].
@@ -10,15 +10,17 @@
 //! - `fs`: [`ordo_vfs::FileSystem`] for [`Ufs`].
 //!
 //! Invariants:
-//! - An inode's buffer in the cache ([`PinnedInode`]) is always up to date: every change of an inode is made
-//!   there at once, through an ordering's operation. So an inode in memory can be dropped whenever it is not
-//!   in use.
-//! - This crate knows no address, no size of an inode and no unit of space. A buffer need not have an address.
-//! - Directory entries never move: a place in a directory stays valid while entries are added and removed.
+//! - An inode's buffer in the cache ([`PinnedInode`]) is always up to date: every change of an
+//!   inode is made there at once, through an ordering's operation. So an inode in memory can be
+//!   dropped whenever it is not in use.
+//! - This crate knows no address, no size of an inode and no unit of space. A buffer need not have
+//!   an address.
+//! - Directory entries never move: a place in a directory stays valid while entries are added and
+//!   removed.
 //! - This crate names no ordering and tests for none.
 //!
-//! Lock order: the rename lock; directories, an ancestor before its descendants, otherwise by inode number;
-//! other inodes, by number. An operation (`Op`) begins after its locks are held.
+//! Lock order: the rename lock; directories, an ancestor before its descendants, otherwise by inode
+//! number; other inodes, by number. An operation (`Op`) begins after its locks are held.
 //!
 //! Typical sequence: `let fs = Ufs::new(layout, config)`; then the operations of `FileSystem`.
 
@@ -64,11 +66,12 @@ pub struct UfsConfig {
     pub inodes_max: usize,
     /// The number of directory entries that all indexes in memory may have.
     pub indexed_entries_max: usize,
-    /// Drop-behind: contents that are read or written in order leave memory at once, since the layer above
-    /// keeps them.
+    /// Drop-behind: contents that are read or written in order leave memory at once, since the
+    /// layer above keeps them.
     pub drop_behind: bool,
-    /// The step in which times of files advance. A write inside of a file that changes neither its blocks nor its times then
-    /// changes no metadata. 0: times are exact, and every write stores the inode.
+    /// The step in which times of files advance. A write inside of a file that changes neither its
+    /// blocks nor its times then changes no metadata. 0: times are exact, and every write stores
+    /// the inode.
     pub time_grain: Duration,
 }
 
@@ -184,8 +187,8 @@ impl<L: Layout> Ufs<L> {
         self.limits().nearest(Timestamp { seconds, nanos: nanos - nanos % grain })
     }
 
-    /// Checks that changes are allowed. A read-only mount refuses them. After a failed write they are refused
-    /// for good, since the disk lacks earlier changes on which later ones build.
+    /// Checks that changes are allowed. A read-only mount refuses them. After a failed write they
+    /// are refused for good, since the disk lacks earlier changes on which later ones build.
     pub(crate) fn writable(&self) -> FsResult<()> {
         if let Some(failure) = self.cache().failure() {
             return Err(FsError::with_detail(
@@ -235,8 +238,8 @@ impl<L: Layout> Ufs<L> {
         if ip.is_directory() { Ok(ip) } else { Err(Errno::NotDir.into()) }
     }
 
-    /// Unmounts: makes everything durable and marks the file system clean. Nobody may use it any more: a file that is still
-    /// open counts as closed, and is freed if it has no name.
+    /// Unmounts: makes everything durable and marks the file system clean. Nobody may use it any
+    /// more: a file that is still open counts as closed, and is freed if it has no name.
     ///
     /// # Errors
     /// The device failed: the image must be checked before it is used again.
@@ -252,8 +255,8 @@ impl<L: Layout> Ufs<L> {
             // A file that is still open is freed too: no program can use it after the unmount.
             ip.opens.set(0);
             if let Err(error) = self.release(&ip).await {
-                // A deferred free failed, so the file system is not marked clean, but everything that can be
-                // written is written.
+                // A deferred free failed, so the file system is not marked clean, but everything
+                // that can be written is written.
                 let synced = self.sync_all().await;
                 return Err(synced.err().unwrap_or(error));
             }
@@ -264,8 +267,9 @@ impl<L: Layout> Ufs<L> {
         self.shared.layout.unmount(read_only).await
     }
 
-    /// Limits memory for blocks and inodes to so many percent of the configured sizes until the next call. What does not fit any
-    /// more leaves memory, and so do the indexes of directories that are not in use.
+    /// Limits memory for blocks and inodes to so many percent of the configured sizes until the
+    /// next call. What does not fit any more leaves memory, and so do the indexes of directories
+    /// that are not in use.
     pub async fn limit_memory(&self, percent: usize) {
         if percent < 100 {
             for dir in self.table().idle_indexes() {
@@ -276,8 +280,8 @@ impl<L: Layout> Ufs<L> {
         self.cache().limit_memory(percent).await;
     }
 
-    /// Drops every inode and clean buffer that is not in use, as a remount would. Benchmarks use it to start
-    /// cold.
+    /// Drops every inode and clean buffer that is not in use, as a remount would. Benchmarks use it
+    /// to start cold.
     ///
     /// # Errors
     /// The device failed.

@@ -1,7 +1,7 @@
 //! Operations on names: look up, create, link, unlink, rmdir.
 //!
-//! Errors are checked in the order that `ordo_vfs::model` gives: arguments, types of the directories, `.` and
-//! `..`, the names, types of the inodes that they name, flags, limits.
+//! Errors are checked in the order that `ordo_vfs::model` gives: arguments, types of the
+//! directories, `.` and `..`, the names, types of the inodes that they name, flags, limits.
 
 use std::rc::Rc;
 
@@ -28,8 +28,8 @@ impl Names {
     }
 }
 
-/// The longest target of a symbolic link, in bytes: Linux's path limit (`PATH_MAX`), less its NUL. FreeBSD stores and
-/// checks such a link, but follows targets of up to 1,023 bytes only.
+/// The longest target of a symbolic link, in bytes: Linux's path limit (`PATH_MAX`), less its NUL.
+/// FreeBSD stores and checks such a link, but follows targets of up to 1,023 bytes only.
 const LINK_TARGET_MAX: usize = 4095;
 
 pub(crate) fn require(condition: bool, errno: Errno) -> FsResult<()> {
@@ -66,8 +66,8 @@ impl<L: Layout> Ufs<L> {
         })
     }
 
-    /// Checks that an entry's inode can be locked after the directories that contain the entry. An entry for
-    /// the directory itself, or for the root, is damage.
+    /// Checks that an entry's inode can be locked after the directories that contain the entry. An
+    /// entry for the directory itself, or for the root, is damage.
     pub(crate) fn is_below(
         &self,
         dirs: &[&Rc<LayoutInode<L>>],
@@ -85,7 +85,8 @@ impl<L: Layout> Ufs<L> {
         )))
     }
 
-    /// Checks that `name` can be added to the directory `dp`. The caller holds the directory's lock.
+    /// Checks that `name` can be added to the directory `dp`. The caller holds the directory's
+    /// lock.
     pub(crate) async fn may_add(&self, dp: &LayoutInode<L>, name: &[u8]) -> FsResult<()> {
         self.still_named(dp)?;
         require(!name::is_dot(name), Errno::Exists)?;
@@ -124,8 +125,8 @@ impl<L: Layout> Ufs<L> {
         let mut op = self.begin(OpKind::Make).await?;
         let slot = self.find_slot(&dp, name).await?;
         let ip = self.make_inode(&mut op, &dp, new).await?;
-        // A caller may know the inode number from an earlier file. The lock keeps that caller out until the inode is
-        // complete.
+        // A caller may know the inode number from an earlier file. The lock keeps that caller out
+        // until the inode is complete.
         let guard = ip.lock.write().await;
         let made = match self.fill_node(&mut op, &dp, &ip, new).await {
             Ok(()) => self.add_entry(&mut op, &dp, &slot, name, ip.ino(), new.file_type).await,
@@ -140,8 +141,9 @@ impl<L: Layout> Ufs<L> {
         Ok(self.attr_of(&ip))
     }
 
-    /// Creates a file without a name (`O_TMPFILE`), which is open once. To the ordering, the file loses a name that
-    /// it never had on disk. After a crash it is treated as any file that was open when it lost its last name.
+    /// Creates a file without a name (`O_TMPFILE`), which is open once. To the ordering, the file
+    /// loses a name that it never had on disk. After a crash it is treated as any file that was
+    /// open when it lost its last name.
     pub(crate) async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr> {
         require(new.file_type == FileType::Regular, Errno::Invalid)?;
         let dp = self.directory(dir).await?;
@@ -196,8 +198,8 @@ impl<L: Layout> Ufs<L> {
         Ok(self.table().insert(inode))
     }
 
-    /// Completes a new inode: a directory gets its first block and raises its parent's link count; a long link target
-    /// gets its block.
+    /// Completes a new inode: a directory gets its first block and raises its parent's link count;
+    /// a long link target gets its block.
     async fn fill_node(
         &self,
         op: &mut Op<'_>,
@@ -225,7 +227,8 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Takes back the creation of an inode whose entry could not be made. The caller holds the directory's lock.
+    /// Takes back the creation of an inode whose entry could not be made. The caller holds the
+    /// directory's lock.
     async fn unmake(
         &self,
         mut op: Op<'_>,
@@ -342,9 +345,9 @@ impl<L: Layout> Ufs<L> {
         if deferred { Ok(()) } else { self.release_orphan(&ip).await }
     }
 
-    /// Lowers the link counts of an empty directory that has lost its name in `dp`, and of its parent. A crash during
-    /// a rename may have left it a second name; then it stays under that name. `up` is the directory in its `..`: the
-    /// parent whose count it raises.
+    /// Lowers the link counts of an empty directory that has lost its name in `dp`, and of its
+    /// parent. A crash during a rename may have left it a second name; then it stays under that
+    /// name. `up` is the directory in its `..`: the parent whose count it raises.
     pub(crate) async fn drop_directory(
         &self,
         op: &mut Op<'_>,

@@ -1,17 +1,17 @@
-//! Freeing resources that a crash leaked, while the file system is in use. The steps are for a checker that
-//! reads a snapshot from the time of the mount.
+//! Freeing resources that a crash leaked, while the file system is in use. The steps are for a
+//! checker that reads a snapshot from the time of the mount.
 //!
 //! A resource that was leaked at that time cannot have come into use since:
-//! - An allocation never chooses a block or an inode that is marked as used, and no operation frees one that
-//!   has no pointer to it. So the resource stays as it was until a step here frees it.
-//! - An inode without a name is out of reach: names lead to inodes, and new names are made only for new inodes
-//!   and for those to which a name has led.
-//! - A link count that is too high by some number stays too high by that number, since operations on names
-//!   change the count and the number of names alike. Only freeing the inode ends this, and the inode then gets
-//!   a new generation.
+//! - An allocation never chooses a block or an inode that is marked as used, and no operation frees
+//!   one that has no pointer to it. So the resource stays as it was until a step here frees it.
+//! - An inode without a name is out of reach: names lead to inodes, and new names are made only for
+//!   new inodes and for those to which a name has led.
+//! - A link count that is too high by some number stays too high by that number, since operations
+//!   on names change the count and the number of names alike. Only freeing the inode ends this, and
+//!   the inode then gets a new generation.
 //!
-//! Each step looks at the resource again, under the locks that an ordinary operation takes, and leaves
-//! everything that has changed as it is.
+//! Each step looks at the resource again, under the locks that an ordinary operation takes, and
+//! leaves everything that has changed as it is.
 
 use std::rc::Rc;
 
@@ -64,8 +64,8 @@ impl<L: Layout> Ufs<L> {
         Ok(same.then_some(ip))
     }
 
-    /// Frees an inode without a name, with its blocks. Returns true also if the inode was freed already, and
-    /// false if it has changed.
+    /// Frees an inode without a name, with its blocks. Returns true also if the inode was freed
+    /// already, and false if it has changed.
     ///
     /// # Errors
     /// The device failed.
@@ -75,8 +75,8 @@ impl<L: Layout> Ufs<L> {
         self.lower_links(&ip, links).await
     }
 
-    /// Lowers a link count by its excess. Returns true also if the inode has been freed, and false if it has
-    /// changed.
+    /// Lowers a link count by its excess. Returns true also if the inode has been freed, and false
+    /// if it has changed.
     ///
     /// # Errors
     /// The device failed.
@@ -85,9 +85,9 @@ impl<L: Layout> Ufs<L> {
         self.lower_links(&ip, excess).await
     }
 
-    /// Lowers a link count, and frees the inode if no name is left. A directory that was removed while its
-    /// count was too high still counts its own `.`, and its parent counts its `..`: both counts are lowered
-    /// too.
+    /// Lowers a link count, and frees the inode if no name is left. A directory that was removed
+    /// while its count was too high still counts its own `.`, and its parent counts its `..`: both
+    /// counts are lowered too.
     async fn lower_links(&self, ip: &Rc<LayoutInode<L>>, by: u32) -> FsResult<bool> {
         let mut next = Some((ip.clone(), by));
         while let Some((ip, by)) = next.take() {
@@ -122,9 +122,9 @@ impl<L: Layout> Ufs<L> {
         Ok(true)
     }
 
-    /// Corrects the size, and the count of blocks (in the layout's unit), of an inode that has not changed
-    /// since the mount. A size is only ever cut, to the end of the last block. Returns false if the inode has
-    /// changed.
+    /// Corrects the size, and the count of blocks (in the layout's unit), of an inode that has not
+    /// changed since the mount. A size is only ever cut, to the end of the last block. Returns
+    /// false if the inode has changed.
     ///
     /// # Errors
     /// The device failed.
@@ -158,8 +158,8 @@ impl<L: Layout> Ufs<L> {
         Ok(true)
     }
 
-    /// Removes a directory's second name, if the first name, which it keeps, is still there too. Returns false
-    /// if either name is gone.
+    /// Removes a directory's second name, if the first name, which it keeps, is still there too.
+    /// Returns false if either name is gone.
     ///
     /// # Errors
     /// The device failed.

@@ -31,7 +31,8 @@ impl<L: Layout> Ufs<L> {
         .await
     }
 
-    /// Frees an inode that has no names and is not open; does nothing to any other. Takes the inode's lock.
+    /// Frees an inode that has no names and is not open; does nothing to any other. Takes the
+    /// inode's lock.
     pub(crate) async fn release(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         let _guard = ip.lock.write().await;
         if ip.links() > 0 || ip.opens.get() > 0 || ip.gone.get() {
@@ -43,8 +44,8 @@ impl<L: Layout> Ufs<L> {
         op.end().await.map_err(io_error)
     }
 
-    /// Cuts a file from its end on, until what is left above `size` has no more blocks than one operation may
-    /// free, or until it cannot be cut further. Takes no lock.
+    /// Cuts a file from its end on, until what is left above `size` has no more blocks than one
+    /// operation may free, or until it cannot be cut further. Takes no lock.
     pub(crate) async fn cut_in_steps(
         &self,
         ip: &Rc<LayoutInode<L>>,
@@ -61,7 +62,8 @@ impl<L: Layout> Ufs<L> {
             let mut op = self.begin(kind).await?;
             let cut = self.layout().truncate(&mut op, ip, ip.size() - step).await;
             op.end().await.map_err(io_error)?;
-            // A cut that ends in a hole needs a block there, and the device may have no space for it.
+            // A cut that ends in a hole needs a block there, and the device may have no space for
+            // it.
             match cut {
                 Err(e) if e.errno == Errno::NoSpace => break,
                 cut => cut?,
@@ -70,8 +72,9 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// As [`release`](Self::release), at the end of an operation that has removed the last name. The removal
-    /// stands even if this fails: an inode that cannot be read now is freed at the unmount.
+    /// As [`release`](Self::release), at the end of an operation that has removed the last name.
+    /// The removal stands even if this fails: an inode that cannot be read now is freed at the
+    /// unmount.
     pub(crate) async fn release_orphan(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         match self.release(ip).await {
             Err(e) if e.errno == Errno::Io && self.writable().is_ok() => Ok(()),
@@ -79,7 +82,8 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Frees an inode without names that was closed for the last time, at once or when the ordering allows it.
+    /// Frees an inode without names that was closed for the last time, at once or when the ordering
+    /// allows it.
     pub(crate) async fn release_closed(&self, ip: &Rc<LayoutInode<L>>) -> FsResult<()> {
         let mut op = self.begin(OpKind::Free).await?;
         let deferred = self.defer_release(&mut op, ip);
@@ -106,7 +110,8 @@ impl<L: Layout> Ufs<L> {
         *ip.record_mut() = InodeRecord { generation, ..InodeRecord::default() };
         *ip.pointers_mut() = L::Pointers::default();
         layout.store_inode(op, &pin, ip, admitted);
-        // The inode leaves the table only now. Earlier, a caller with the old number would load it again.
+        // The inode leaves the table only now. Earlier, a caller with the old number would load it
+        // again.
         self.table().remove(ip);
         layout.free_inode(op, ino, was_directory).await
     }

@@ -1,8 +1,8 @@
 //! Rename: replacing, exchanging, across directories, of directories.
 //!
-//! A rename that replaces nothing first raises the link count for the new name, then makes the name, and only
-//! then removes the old one (rule 3 of soft-updates-2000, section 2). So the last pointer to a live structure
-//! is never reset before a new one is set.
+//! A rename that replaces nothing first raises the link count for the new name, then makes the
+//! name, and only then removes the old one (rule 3 of soft-updates-2000, section 2). So the last
+//! pointer to a live structure is never reset before a new one is set.
 
 use std::rc::Rc;
 
@@ -60,8 +60,8 @@ impl<L: Layout> Ufs<L> {
             RenameMode::NoReplace => require(to.entry.is_none(), Errno::Exists)?,
             RenameMode::Replace => {}
         }
-        // Only a move between directories can put a directory below itself, or let it replace one of its
-        // ancestors.
+        // Only a move between directories can put a directory below itself, or let it replace one
+        // of its ancestors.
         if across && source.is_directory() && self.is_within(&to_dir, source.ino(), false).await? {
             return Err(Errno::Invalid.into());
         }
@@ -72,8 +72,8 @@ impl<L: Layout> Ufs<L> {
         if let Some(target) = target.as_ref().filter(|t| across && t.is_directory())
             && self.is_within(&from_dir, target.ino(), false).await?
         {
-            // The target contains the source, so it cannot be replaced. It is not locked here: it may be locked
-            // already, or come before the source in the lock order.
+            // The target contains the source, so it cannot be replaced. It is not locked here: it
+            // may be locked already, or come before the source in the lock order.
             require(mode != RenameMode::Exchange, Errno::Invalid)?;
             self.may_replace(&from, &source, &to)?;
             return Err(Errno::NotEmpty.into());
@@ -97,8 +97,8 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Reads and pins everything that a rename changes, because after the first change of an entry no read may
-    /// fail.
+    /// Reads and pins everything that a rename changes, because after the first change of an entry
+    /// no read may fail.
     async fn pin_for_rename(
         &self,
         from: &End<'_, L::Pointers>,
@@ -155,10 +155,10 @@ impl<L: Layout> Ufs<L> {
         Ok((first, Some(second.lock.write().await)))
     }
 
-    /// Whether `dir` is the directory `ancestor` or lies below it. Under the rename lock, the path from a
-    /// directory with a name to the root does not change. `lock`: lock each directory on the path while it is
-    /// read, so that a directory that is being created or removed is seen either complete or gone. If `lock` is
-    /// false, `dir` is locked already.
+    /// Whether `dir` is the directory `ancestor` or lies below it. Under the rename lock, the path
+    /// from a directory with a name to the root does not change. `lock`: lock each directory on the
+    /// path while it is read, so that a directory that is being created or removed is seen either
+    /// complete or gone. If `lock` is false, `dir` is locked already.
     async fn is_within(
         &self,
         dir: &Rc<LayoutInode<L>>,
@@ -190,7 +190,8 @@ impl<L: Layout> Ufs<L> {
         )))
     }
 
-    /// Checks types, flags and limits. A directory that would be replaced may still turn out not to be empty.
+    /// Checks types, flags and limits. A directory that would be replaced may still turn out not to
+    /// be empty.
     fn may_replace(
         &self,
         from: &End<'_, L::Pointers>,
@@ -214,7 +215,8 @@ impl<L: Layout> Ufs<L> {
         require(!adds_link || !full, Errno::TooManyLinks)
     }
 
-    /// Gives the source the new name. Returns whether the release of the replaced inode was deferred.
+    /// Gives the source the new name. Returns whether the release of the replaced inode was
+    /// deferred.
     async fn replace(
         &self,
         from: &End<'_, L::Pointers>,
@@ -311,8 +313,8 @@ impl<L: Layout> Ufs<L> {
         let what = ordo_ordering::What::SetAttributes { ino: dir.ino() };
         self.update_inode(op, dir, what, |d| d.mtime = mtime).await?;
         if up.ino != old_parent.ino() {
-            // A crash during an earlier rename left the directory with two names, so the count of another
-            // parent is too high.
+            // A crash during an earlier rename left the directory with two names, so the count of
+            // another parent is too high.
             return Ok(());
         }
         self.set_links(op, old_parent, old_parent.links().saturating_sub(1)).await
@@ -335,8 +337,8 @@ impl<L: Layout> Ufs<L> {
         let spare = self.spare_name(from.dir, source).await?;
         let mut op = self.begin(OpKind::Rename).await?;
         let before = [Names::of(source), Names::of(target)];
-        // Both link counts are raised by one while the entries change. The source loses its name first, so it
-        // gets one more. No inode is ever without a name.
+        // Both link counts are raised by one while the entries change. The source loses its name
+        // first, so it gets one more. No inode is ever without a name.
         self.set_links(&mut op, source, source.links() + 2).await?;
         self.set_links(&mut op, target, target.links() + 1).await?;
         if let Err(error) = self.add_spare(&mut op, from.dir, &spare, source).await {
@@ -348,7 +350,8 @@ impl<L: Layout> Ufs<L> {
             }
             return Err(error);
         }
-        // The entry that ends a directory's old name changes only after its `..` agrees with the new name.
+        // The entry that ends a directory's old name changes only after its `..` agrees with the
+        // new name.
         for (end, ip, old) in [(from, target, to.dir), (to, source, from.dir)] {
             let (found, _) = end.entry.as_ref().expect("looked up before");
             let entry = (end.name, *found);
@@ -364,8 +367,8 @@ impl<L: Layout> Ufs<L> {
         op.end().await.map_err(io_error)
     }
 
-    /// Finds an unused name in a directory, whose lock is held. A crash during an exchange may leave an entry
-    /// of that name beside the two names.
+    /// Finds an unused name in a directory, whose lock is held. A crash during an exchange may
+    /// leave an entry of that name beside the two names.
     async fn spare_name(
         &self,
         dir: &Rc<LayoutInode<L>>,

@@ -1,8 +1,8 @@
 //! Space of files: allocation, holes, and the search for data.
 //!
-//! Space is never allocated without being written: allocated blocks are filled with zeros. Punching a hole
-//! frees whole blocks. At the edges of the hole, and in the last block of a file, which must always exist,
-//! zeros are written instead.
+//! Space is never allocated without being written: allocated blocks are filled with zeros. Punching
+//! a hole frees whole blocks. At the edges of the hole, and in the last block of a file, which must
+//! always exist, zeros are written instead.
 
 use std::rc::Rc;
 
@@ -72,7 +72,8 @@ impl<L: Layout> Ufs<L> {
         self.take_blocks_out(&ip, first, behind).await
     }
 
-    /// Frees blocks in the middle of a file, in several operations. The caller holds the file's lock.
+    /// Frees blocks in the middle of a file, in several operations. The caller holds the file's
+    /// lock.
     async fn take_blocks_out(&self, ip: &Rc<LayoutInode<L>>, first: u64, end: u64) -> FsResult<()> {
         let most = self.cache().ordering().blocks_max().max(1);
         ip.writing.set((0, 0));

@@ -1,8 +1,8 @@
-//! One type for every file system, so that the crates above are compiled once, and not again for each file
-//! system.
+//! One type for every file system, so that the crates above are compiled once, and not again for
+//! each file system.
 //!
-//! An operation on an [`AnyFs`] returns a boxed future. The one allocation costs little beside the operation
-//! itself.
+//! An operation on an [`AnyFs`] returns a boxed future. The one allocation costs little beside the
+//! operation itself.
 
 use std::rc::Rc;
 

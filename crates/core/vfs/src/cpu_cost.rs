@@ -4,11 +4,12 @@ use ordo_runtime::Runtime;
 
 use crate::{Cookie, DirEntry, FileSystem, FsResult, Ino, XattrMode};
 
-/// A CPU-cost wrapper: charges every operation on the file system inside, and every byte that is copied in or
-/// out, to the runtime's processor, and waits for that time when the operation is done.
+/// A CPU-cost wrapper: charges every operation on the file system inside, and every byte that is
+/// copied in or out, to the runtime's processor, and waits for that time when the operation is
+/// done.
 ///
-/// On a real clock, and under [`CpuModel::NONE`](ordo_runtime::cpu::CpuModel::NONE), the wrapper changes
-/// nothing.
+/// On a real clock, and under [`CpuModel::NONE`](ordo_runtime::cpu::CpuModel::NONE), the wrapper
+/// changes nothing.
 pub struct WithCpuCost<F> {
     inner: F,
     runtime: Runtime,

@@ -1,14 +1,16 @@
-//! Operations that a file system passes on to another one, or refuses: [`delegate!`](crate::delegate) and
-//! [`refuse!`](crate::refuse). Both take the signatures of the operations from one table here, so a wrapper writes only the
-//! operations that it changes. [`FileSystem`](crate::FileSystem) has no defaults: a wrapper that forgets an operation does
-//! not compile.
+//! Operations that a file system passes on to another one, or refuses:
+//! [`delegate!`](crate::delegate) and [`refuse!`](crate::refuse). Both take the signatures of the
+//! operations from one table here, so a wrapper writes only the operations that it changes.
+//! [`FileSystem`](crate::FileSystem) has no defaults: a wrapper that forgets an operation does not
+//! compile.
 
 use std::rc::Rc;
 
 use crate::FileSystem;
 use crate::any::AnyFs;
 
-/// Implements operations of [`FileSystem`](crate::FileSystem) inside of an `impl` by passing them on.
+/// Implements operations of [`FileSystem`](crate::FileSystem) inside of an `impl` by passing them
+/// on.
 ///
 /// ```
 /// # use ordo_vfs::*;
@@ -26,7 +28,8 @@ use crate::any::AnyFs;
 /// }
 /// ```
 ///
-/// `all` stands for every operation. `this => this.0, result => EXPRESSION` gives the expression as the result of each.
+/// `all` stands for every operation. `this => this.0, result => EXPRESSION` gives the expression as
+/// the result of each.
 #[macro_export]
 macro_rules! delegate {
     ($this:ident => $to:expr; $($op:ident),+ $(,)?) => {
@@ -37,8 +40,8 @@ macro_rules! delegate {
     };
 }
 
-/// Implements operations of [`FileSystem`](crate::FileSystem) inside of an `impl` by refusing them with an error:
-/// `refuse! { Errno::NotSupported; tmpfile, allocate }`.
+/// Implements operations of [`FileSystem`](crate::FileSystem) inside of an `impl` by refusing them
+/// with an error: `refuse! { Errno::NotSupported; tmpfile, allocate }`.
 #[macro_export]
 macro_rules! refuse {
     ($error:expr; $($op:ident),+ $(,)?) => {
@@ -46,8 +49,8 @@ macro_rules! refuse {
     };
 }
 
-/// One operation by its name, with its signature, passed on or refused. The types are those of this crate, whatever the
-/// wrapper's module imports.
+/// One operation by its name, with its signature, passed on or refused. The types are those of this
+/// crate, whatever the wrapper's module imports.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! operation {

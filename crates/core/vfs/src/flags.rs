@@ -1,7 +1,7 @@
 //! BSD file flags: their values, and the changes that they forbid.
 //!
-//! Flags of the owner (`UF_`) and of the system (`SF_`) forbid the same changes. The front end decides who may
-//! set which.
+//! Flags of the owner (`UF_`) and of the system (`SF_`) forbid the same changes. The front end
+//! decides who may set which.
 
 /// Do not dump the file.
 pub const UF_NODUMP: u32 = 0x1;
@@ -22,13 +22,14 @@ pub const SF_APPEND: u32 = 0x4_0000;
 /// As [`UF_NOUNLINK`], set by the system.
 pub const SF_NOUNLINK: u32 = 0x10_0000;
 
-/// Whether the flags forbid every write, truncation, unlink, rename, link and change of attributes, and in a
-/// directory every change of entries.
+/// Whether the flags forbid every write, truncation, unlink, rename, link and change of attributes,
+/// and in a directory every change of entries.
 pub const fn immutable(flags: u32) -> bool {
     flags & (UF_IMMUTABLE | SF_IMMUTABLE) != 0
 }
 
-/// Whether the flags allow, in a file, only writes that start at its end, and in a directory only new entries.
+/// Whether the flags allow, in a file, only writes that start at its end, and in a directory only
+/// new entries.
 pub const fn append_only(flags: u32) -> bool {
     flags & (UF_APPEND | SF_APPEND) != 0
 }

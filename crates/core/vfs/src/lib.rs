@@ -1,18 +1,19 @@
 //! The operations of every file system, in one trait.
 //!
-//! Workloads, the mount and the crash oracles use [`FileSystem`]. It is implemented by FFS under each ordering,
-//! by the in-memory reference model, and by a directory of the host (on any kernel file system). Files are
-//! named by inode number; [`path`] resolves paths.
+//! Workloads, the mount and the crash oracles use [`FileSystem`]. It is implemented by FFS under
+//! each ordering, by the in-memory reference model, and by a directory of the host (on any kernel
+//! file system). Files are named by inode number; [`path`] resolves paths.
 //!
-//! Layers: the trait and its types; [`name`] and [`flags`], rules that every implementation shares; [`model`],
-//! the answers that every operation must give; [`host`], a directory of the host; [`path`] and [`tree`], which
-//! work on any file system; [`cpu_cost`], the price of the processor's work; [`any`], one type for every file
-//! system, so that the crates above are compiled once.
+//! Layers: the trait and its types; [`name`] and [`flags`], rules that every implementation shares;
+//! [`model`], the answers that every operation must give; [`host`], a directory of the host;
+//! [`path`] and [`tree`], which work on any file system; [`cpu_cost`], the price of the processor's
+//! work; [`any`], one type for every file system, so that the crates above are compiled once.
 //!
 //! Invariants:
 //! - [`FileSystem::open`] keeps an inode alive after its last name is gone, until the matching
 //!   [`FileSystem::close`].
-//! - An operation that returns an error has changed nothing, unless its documentation says otherwise.
+//! - An operation that returns an error has changed nothing, unless its documentation says
+//!   otherwise.
 //! - Times come from the runtime's clock, through the file system.
 //! - If several errors apply, the head of [`model`] says which one is returned.
 //!
@@ -75,14 +76,15 @@ pub trait FileSystem {
     /// An inode's attributes.
     async fn getattr(&self, ino: Ino) -> FsResult<Attr>;
 
-    /// Changes the attributes that `set` gives. A new size truncates the file, or extends it with a hole.
+    /// Changes the attributes that `set` gives. A new size truncates the file, or extends it with a
+    /// hole.
     async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr>;
 
     /// Creates a file, directory, symbolic link or special file (mknod) called `name` in `dir`.
     async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr>;
 
-    /// Creates a file without a name (`O_TMPFILE`), in the file system of `dir`. The file is open once
-    /// ([`open`](Self::open)), and can be given a name while it is open.
+    /// Creates a file without a name (`O_TMPFILE`), in the file system of `dir`. The file is open
+    /// once ([`open`](Self::open)), and can be given a name while it is open.
     async fn tmpfile(&self, dir: Ino, new: &NewNode<'_>) -> FsResult<Attr>;
 
     /// Adds a name of an inode that is not a directory.
@@ -110,36 +112,38 @@ pub trait FileSystem {
     /// Reads at most `buf.len()` bytes at `offset`. Fewer are read only at the end of the file.
     async fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize>;
 
-    /// Writes `data` at `offset`. Returns the number of bytes that were written: fewer than all if space ran
-    /// out after some, [`Errno::NoSpace`] if it ran out before any.
+    /// Writes `data` at `offset`. Returns the number of bytes that were written: fewer than all if
+    /// space ran out after some, [`Errno::NoSpace`] if it ran out before any.
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize>;
 
-    /// Writes a buffer that the caller does not need any more, as [`write`](Self::write) does. For file systems that hand
-    /// it on and need no copy. The buffer may be [lent](IoBuf::lent): it is dropped before this returns.
+    /// Writes a buffer that the caller does not need any more, as [`write`](Self::write) does. For
+    /// file systems that hand it on and need no copy. The buffer may be [lent](IoBuf::lent): it is
+    /// dropped before this returns.
     async fn write_buf(&self, ino: Ino, offset: u64, data: IoBuf) -> FsResult<usize> {
         self.write(ino, offset, &data).await
     }
 
-    /// Allocates storage for the unmapped parts of a range of a file (`fallocate`), so that a write there cannot run
-    /// out of space. The file grows if the range ends behind its end. After [`Errno::NoSpace`] part of the storage may
-    /// exist.
+    /// Allocates storage for the unmapped parts of a range of a file (`fallocate`), so that a write
+    /// there cannot run out of space. The file grows if the range ends behind its end. After
+    /// [`Errno::NoSpace`] part of the storage may exist.
     async fn allocate(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()>;
 
-    /// Makes a range of a file read as zeros, without a change of its size (punch hole). Storage may be freed.
+    /// Makes a range of a file read as zeros, without a change of its size (punch hole). Storage
+    /// may be freed.
     async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()>;
 
-    /// The offset of the next data, or of the next hole, from `offset` on. [`Errno::NoAddress`] if there is none, or if
-    /// `offset` is not inside of the file.
+    /// The offset of the next data, or of the next hole, from `offset` on. [`Errno::NoAddress`] if
+    /// there is none, or if `offset` is not inside of the file.
     async fn seek(&self, ino: Ino, offset: u64, what: Seek) -> FsResult<u64>;
 
-    /// The places of a file's contents on the device, in the order of the file. Holes are left out, and so are contents
-    /// that have no place yet; [`sync`](Self::sync) gives them one. [`Errno::NotSupported`] if the file system cannot
-    /// tell the places.
+    /// The places of a file's contents on the device, in the order of the file. Holes are left out,
+    /// and so are contents that have no place yet; [`sync`](Self::sync) gives them one.
+    /// [`Errno::NotSupported`] if the file system cannot tell the places.
     async fn extents(&self, ino: Ino) -> FsResult<Vec<Extent>>;
 
-    /// Calls `each` for the entries of `dir` from `cookie` on ([`Cookie::START`] first), `.` and `..` included,
-    /// until it returns false. A cookie stays valid while entries are added and removed. An entry that exists all the
-    /// time is seen exactly once.
+    /// Calls `each` for the entries of `dir` from `cookie` on ([`Cookie::START`] first), `.` and
+    /// `..` included, until it returns false. A cookie stays valid while entries are added and
+    /// removed. An entry that exists all the time is seen exactly once.
     async fn readdir(
         &self,
         dir: Ino,

@@ -8,8 +8,8 @@ pub const NAME_MAX: usize = 255;
 /// Checks a name before any look-up: this error comes before all others.
 ///
 /// # Errors
-/// [`Errno::Invalid`] if the name is empty or has `/` or NUL, [`Errno::NameTooLong`] if it has more than
-/// [`NAME_MAX`] bytes.
+/// [`Errno::Invalid`] if the name is empty or has `/` or NUL, [`Errno::NameTooLong`] if it has more
+/// than [`NAME_MAX`] bytes.
 pub fn check(name: &[u8]) -> FsResult<()> {
     if name.is_empty() || name.iter().any(|b| matches!(b, 0 | b'/')) {
         return Err(Errno::Invalid.into());
@@ -25,12 +25,12 @@ pub fn is_dot(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
-/// Checks the name of an extended attribute, name space included. Returns the length of the name space, with
-/// its dot.
+/// Checks the name of an extended attribute, name space included. Returns the length of the name
+/// space, with its dot.
 ///
 /// # Errors
-/// [`Errno::NotSupported`] for an unknown name space, [`Errno::Invalid`] if the rest of the name is empty or
-/// has a NUL, [`Errno::NameTooLong`] if the rest has more than [`NAME_MAX`] bytes.
+/// [`Errno::NotSupported`] for an unknown name space, [`Errno::Invalid`] if the rest of the name is
+/// empty or has a NUL, [`Errno::NameTooLong`] if the rest has more than [`NAME_MAX`] bytes.
 pub fn check_xattr(name: &[u8]) -> FsResult<usize> {
     let Some(space) = [&b"user."[..], b"system."].into_iter().find(|s| name.starts_with(s)) else {
         return Err(Errno::NotSupported.into());

@@ -15,8 +15,8 @@ pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/').filter(|c| !c.is_empty() && *c != b".")
 }
 
-/// The absolute form of `path`, without `.`, `..` and doubled `/`. Only the text counts; links are not
-/// followed.
+/// The absolute form of `path`, without `.`, `..` and doubled `/`. Only the text counts; links are
+/// not followed.
 pub fn normalise(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for c in components(path) {
@@ -45,7 +45,8 @@ pub fn display(path: &[u8]) -> impl Display + use<> {
 /// The inode of `path`. Symbolic links are followed, the last one too.
 ///
 /// # Errors
-/// As [`FileSystem::lookup`], and [`Errno::Loop`] beyond 40 symbolic links; the detail names the path.
+/// As [`FileSystem::lookup`], and [`Errno::Loop`] beyond 40 symbolic links; the detail names the
+/// path.
 pub async fn lookup<F: FileSystem>(fs: &F, path: &[u8]) -> FsResult<Attr> {
     resolve(fs, path, true).await.map_err(|e| at(path, e))
 }
@@ -61,8 +62,8 @@ pub async fn lookup_link<F: FileSystem>(fs: &F, path: &[u8]) -> FsResult<Attr> {
 /// The directory that has the last name of `path`, and that name, which need not exist.
 ///
 /// # Errors
-/// As [`lookup`] for the directory; [`Errno::Invalid`] if the path has no last name, or if the last name is
-/// `..`.
+/// As [`lookup`] for the directory; [`Errno::Invalid`] if the path has no last name, or if the last
+/// name is `..`.
 pub async fn parent<'p, F: FileSystem>(fs: &F, path: &'p [u8]) -> FsResult<(Ino, &'p [u8])> {
     let trimmed = path.trim_ascii_end_slashes();
     let split = trimmed.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
@@ -78,7 +79,8 @@ pub async fn parent<'p, F: FileSystem>(fs: &F, path: &'p [u8]) -> FsResult<(Ino,
     Ok((directory.ino, last))
 }
 
-/// Finds the directory `path`. It, and the directories on the path to it, are created if they are missing.
+/// Finds the directory `path`. It, and the directories on the path to it, are created if they are
+/// missing.
 ///
 /// # Errors
 /// As [`FileSystem::create`]; [`Errno::NotDir`] if a part of the path is not a directory.

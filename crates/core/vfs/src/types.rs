@@ -244,8 +244,8 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Adds the next part of a file. It is merged into the last extent if it follows that one both in the file and
-    /// on the device.
+    /// Adds the next part of a file. It is merged into the last extent if it follows that one both
+    /// in the file and on the device.
     pub fn join(extents: &mut Vec<Extent>, next: Extent) {
         match extents.last_mut() {
             Some(last)
@@ -324,7 +324,8 @@ pub struct StatFs {
     pub blocks: u64,
     /// Free fragments, the reserve included.
     pub blocks_free: u64,
-    /// The number of fragments that are free for callers who may not use the reserve; 0 if only the reserve is left.
+    /// The number of fragments that are free for callers who may not use the reserve; 0 if only the
+    /// reserve is left.
     pub blocks_available: u64,
     /// The number of inodes in all.
     pub inodes: u64,

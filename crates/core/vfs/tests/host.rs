@@ -1,7 +1,7 @@
 //! A directory of the host as a file system.
 //!
-//! Fault model: there are few descriptors, so inodes come up again after theirs was closed; names change
-//! meanwhile; a copy to the kernel's file system and back must lose nothing.
+//! Fault model: there are few descriptors, so inodes come up again after theirs was closed; names
+//! change meanwhile; a copy to the kernel's file system and back must lose nothing.
 
 use ordo_runtime::Executor;
 use ordo_vfs::host::HostDir;
@@ -97,7 +97,8 @@ fn a_path_that_is_not_there_is_named() {
     assert_eq!(err.to_string(), "no such file or directory: /no/such/place");
 }
 
-/// An entry that may not be read is left out and reported, and the entries after it go to the right places.
+/// An entry that may not be read is left out and reported, and the entries after it go to the right
+/// places.
 #[test]
 fn unreadable_entries_are_left_out_and_nothing_is_misplaced() {
     use std::fs;

@@ -1,7 +1,7 @@
 //! The rules of the reference model, each stated once by an example.
 //!
-//! Fault model: a wrong rule here would be demanded of every file system. The random comparison with a kernel's
-//! own file system is the second witness.
+//! Fault model: a wrong rule here would be demanded of every file system. The random comparison
+//! with a kernel's own file system is the second witness.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Copying, comparing and removing trees between two models.
 //!
-//! Fault model: a copy that loses something (a hole, a link, a nanosecond), or a comparison that overlooks it.
-//! The test damages each attribute in turn, and the comparison must name it.
+//! Fault model: a copy that loses something (a hole, a link, a nanosecond), or a comparison that
+//! overlooks it. The test damages each attribute in turn, and the comparison must name it.
 
 use std::cell::Cell;
 
@@ -223,8 +223,9 @@ impl FileSystem for CountedReads {
     }
 }
 
-/// A file of 549 GB with two pieces of data is copied by a handful of reads, and its copy has its holes, also the one at
-/// its end. Would catch a copy that reads holes, which does not end for a disk image.
+/// A file of 549 GB with two pieces of data is copied by a handful of reads, and its copy has its
+/// holes, also the one at its end. Would catch a copy that reads holes, which does not end for a
+/// disk image.
 #[test]
 fn a_sparse_file_is_copied_by_its_data_alone() {
     let (a, b) = (CountedReads(model(), Cell::new(0)), model());
@@ -249,8 +250,9 @@ fn a_sparse_file_is_copied_by_its_data_alone() {
         .unwrap();
 }
 
-/// An attribute that the target has no room for does not end a copy: everything else comes over, and the loss is listed
-/// with its path, name and reason. Would catch a copy that ends with "no space left", or that says nothing.
+/// An attribute that the target has no room for does not end a copy: everything else comes over,
+/// and the loss is listed with its path, name and reason. Would catch a copy that ends with "no
+/// space left", or that says nothing.
 #[test]
 fn an_attribute_that_does_not_fit_is_listed_and_the_copy_goes_on() {
     let a = model();

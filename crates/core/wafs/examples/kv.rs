@@ -1,9 +1,9 @@
 //! A key-value store that is made durable by a write-ahead log.
 //!
-//! The store is a map in memory and a snapshot of it on the device; every change is a record in a WAFS. A change is
-//! acknowledged when its record is durable. Opening reads the newest snapshot and applies the records behind it, so a
-//! crash at any time loses no acknowledged change. When the log is half full, a new snapshot is written and the log
-//! before it is freed.
+//! The store is a map in memory and a snapshot of it on the device; every change is a record in a
+//! WAFS. A change is acknowledged when its record is durable. Opening reads the newest snapshot and
+//! applies the records behind it, so a crash at any time loses no acknowledged change. When the log
+//! is half full, a new snapshot is written and the log before it is freed.
 //!
 //! ```text
 //! cargo run --example kv -- store.img set colour green
@@ -78,13 +78,14 @@ impl<D: BlockDevice> Store<D> {
         self.map.borrow().get(key).cloned()
     }
 
-    /// Sets a key, or removes it. The change is durable on return; concurrent callers share a write of the log.
+    /// Sets a key, or removes it. The change is durable on return; concurrent callers share a write
+    /// of the log.
     async fn set(&self, key: &str, value: Option<&str>) -> Result<(), LogError> {
         if self.log.free_space() < self.log.capacity() / 2 {
             self.snapshot().await?;
         }
-        // The record is appended before the map changes, with no await between the two, so the log has the order that
-        // readers saw.
+        // The record is appended before the map changes, with no await between the two, so the log
+        // has the order that readers saw.
         let at = self.log.append(&encode(key, value))?;
         match value {
             Some(value) => self.map.borrow_mut().insert(key.into(), value.into()),
@@ -109,8 +110,8 @@ impl<D: BlockDevice> Store<D> {
         let mut client = [0; 64];
         client[..8].copy_from_slice(&place.to_le_bytes());
         client[8..16].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        // The superblock is one sector, written wholly or not at all: after a crash the store has the old snapshot
-        // and its log, or the new ones.
+        // The superblock is one sector, written wholly or not at all: after a crash the store has
+        // the old snapshot and its log, or the new ones.
         self.log.checkpoint(Some(client)).await?;
         let half = self.disk.geometry().bytes / 2 / 512 * 512;
         let other = (half + half / 2) / 512 * 512;

@@ -67,7 +67,8 @@ pub enum LogError {
     ReadOnly,
 }
 
-/// The error of a file system whose log fails: the request of the log's device that failed or could not be made.
+/// The error of a file system whose log fails: the request of the log's device that failed or could
+/// not be made.
 impl From<LogError> for BlockError {
     fn from(error: LogError) -> BlockError {
         let (op, offset, len, fault) = match error {

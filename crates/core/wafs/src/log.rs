@@ -49,8 +49,8 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// Notes that a write is being sent. If the log was idle for a revolution or more, the time is not kept: the disk
-    /// may be at any angle.
+    /// Notes that a write is being sent. If the log was idle for a revolution or more, the time is
+    /// not kept: the disk may be at any angle.
     pub(crate) fn write_started(&mut self, now: Time, turn: Turn) {
         let Some(ended) = self.ended.take() else { return };
         let gap = now.since(ended);
@@ -65,9 +65,10 @@ impl Gaps {
         self.ended = Some(now);
     }
 
-    /// The number of sectors to skip: the number with which the last writes together would have ended soonest. For
-    /// each number, a write that came too late for the gap would have waited for a revolution, and every other write
-    /// for the skipped sectors. A write on the next track needs longer.
+    /// The number of sectors to skip: the number with which the last writes together would have
+    /// ended soonest. For each number, a write that came too late for the gap would have waited for
+    /// a revolution, and every other write for the skipped sectors. A write on the next track needs
+    /// longer.
     pub(crate) fn sectors(&self, turn: Turn) -> u16 {
         let nanos = |time: Duration| time.as_nanos() as u64;
         let (time, settle) = (nanos(turn.time).max(1), nanos(turn.settle));
@@ -78,7 +79,8 @@ impl Gaps {
         let cost = |pass: u64| {
             let late = ready.iter().map(|ready| match *ready {
                 ready if ready > pass => time,
-                // This share of the writes begins on another track than the one where the last write ended.
+                // This share of the writes begins on another track than the one where the last
+                // write ended.
                 ready if ready + settle > pass => pass.min(time),
                 _ => 0,
             });
@@ -92,8 +94,8 @@ impl Gaps {
 }
 
 bitflags::bitflags! {
-    /// The rules by which a sector is recognised as the next one of the log. Each can be switched off to show what it
-    /// is for.
+    /// The rules by which a sector is recognised as the next one of the log. Each can be switched
+    /// off to show what it is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct LogRules: u8 {
         /// A sector's checksum is right, or a single flipped bit is repaired.
@@ -102,8 +104,8 @@ bitflags::bitflags! {
         const EPOCH = 2;
         /// A sector proves damage when it says that more was durable than could be read.
         const BEHIND = 4;
-        /// The incomplete record that a crash left is cut off before anything is appended. Otherwise bytes of an
-        /// appended record could be taken for the rest of the incomplete one.
+        /// The incomplete record that a crash left is cut off before anything is appended.
+        /// Otherwise bytes of an appended record could be taken for the rest of the incomplete one.
         const CUT = 8;
     }
 }
@@ -111,23 +113,26 @@ bitflags::bitflags! {
 /// Options for using a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// A write begins by itself when that many bytes have been appended: 4 KiB in the paper's WAFS, 64 KiB in its log
-    /// file. The write takes whole blocks of this size.
+    /// A write begins by itself when that many bytes have been appended: 4 KiB in the paper's WAFS,
+    /// 64 KiB in its log file. The write takes whole blocks of this size.
     pub cluster: usize,
-    /// Group commit: whether a task that forces waits for others, to share a write with them. Without group commit a
-    /// task waits for no other, but its write still includes everything that was appended before the write began.
+    /// Group commit: whether a task that forces waits for others, to share a write with them.
+    /// Without group commit a task waits for no other, but its write still includes everything that
+    /// was appended before the write began.
     pub group: Option<GroupCommit>,
     /// Read-only: nothing is written, not even the superblock.
     pub read_only: bool,
-    /// The skip-sector option: the number of sectors left out behind a write that ends within a sector. The next
-    /// write then begins about where the head will be by that time, instead of a whole revolution later. The option
-    /// is for rotating disks, and for a log with much free space.
+    /// The skip-sector option: the number of sectors left out behind a write that ends within a
+    /// sector. The next write then begins about where the head will be by that time, instead of a
+    /// whole revolution later. The option is for rotating disks, and for a log with much free
+    /// space.
     pub skip_sectors: u16,
-    /// The rotation of the disk. If given, the number of skipped sectors is computed from the times between writes,
-    /// and [`skip_sectors`](Self::skip_sectors) is ignored.
+    /// The rotation of the disk. If given, the number of skipped sectors is computed from the times
+    /// between writes, and [`skip_sectors`](Self::skip_sectors) is ignored.
     pub turn: Option<Turn>,
-    /// Memory of the replay cache, in bytes. The first records that mounting reads are kept in it, so that the
-    /// [`Wafs::scan`] of a recovery need not read them again. They are dropped at the first checkpoint.
+    /// Memory of the replay cache, in bytes. The first records that mounting reads are kept in it,
+    /// so that the [`Wafs::scan`] of a recovery need not read them again. They are dropped at the
+    /// first checkpoint.
     pub keep: usize,
     /// The rules by which a sector of the log is recognised.
     pub rules: LogRules,
@@ -148,7 +153,8 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Group commit without a delay: tasks that force while a write is under way share the next one.
+    /// Group commit without a delay: tasks that force while a write is under way share the next
+    /// one.
     pub fn grouped() -> MountOptions {
         let group = GroupCommit { delay: Duration::ZERO, batch: usize::MAX };
         MountOptions { group: Some(group), ..MountOptions::default() }
@@ -302,8 +308,8 @@ impl Wafs {
         Ok(Appended { lsn, end })
     }
 
-    /// The number of bytes, with the records' lengths, that can still be appended. More space comes when old records
-    /// are freed and a [checkpoint](Self::checkpoint) has recorded it.
+    /// The number of bytes, with the records' lengths, that can still be appended. More space comes
+    /// when old records are freed and a [checkpoint](Self::checkpoint) has recorded it.
     pub fn free_space(&self) -> u64 {
         let end = self.shared.next.get().unwrap_or(self.shared.end.get());
         self.shared.ring.free_space(self.shared.sb.borrow().start, end)
@@ -349,8 +355,8 @@ impl Wafs {
         self.shared.stats.get()
     }
 
-    /// Frees every record before `lsn`, which must be the start of a record or the log's end. The space can be used
-    /// after the next [`checkpoint`](Self::checkpoint).
+    /// Frees every record before `lsn`, which must be the start of a record or the log's end. The
+    /// space can be used after the next [`checkpoint`](Self::checkpoint).
     pub fn truncate(&self, lsn: Lsn) {
         assert!(lsn <= self.durable(), "only what is durable is given up");
         self.shared.start.set(self.shared.start.get().max(lsn));
@@ -378,8 +384,9 @@ mod tests {
         known.sectors(turn)
     }
 
-    /// The number of skipped sectors follows from the times between writes, on a disk of any speed. A single time
-    /// that is much longer than the others is ignored, many longer ones are not, and idle times do not count.
+    /// The number of skipped sectors follows from the times between writes, on a disk of any speed.
+    /// A single time that is much longer than the others is ignored, many longer ones are not, and
+    /// idle times do not count.
     #[test]
     fn the_number_of_skipped_sectors_follows_from_the_time_between_writes() {
         assert_eq!(skip_sectors(&[], TURN), 20, "with some for another track");

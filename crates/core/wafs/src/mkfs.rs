@@ -15,8 +15,8 @@ const SECTORS_MIN: u64 = 8;
 pub struct MkfsOptions {
     /// The name of the log, at most 32 bytes.
     pub label: String,
-    /// The sector size in bytes: the unit that the device writes wholly or not at all. The default is the device's
-    /// own.
+    /// The sector size in bytes: the unit that the device writes wholly or not at all. The default
+    /// is the device's own.
     pub sector: Option<u32>,
     /// A seed for the log's id, which tells its sectors from those of an earlier log on the device.
     pub seed: u64,

@@ -14,8 +14,8 @@ use crate::read::{Reader, ReplayCache, Sectors};
 use crate::ring::Ring;
 use crate::{LogError, LogRules, Lsn, MountOptions, Wafs};
 
-/// The distance behind the log's end, in bytes, that is searched for a sector which proves that the log had
-/// continued.
+/// The distance behind the log's end, in bytes, that is searched for a sector which proves that the
+/// log had continued.
 const LOOK_AHEAD: u64 = 1 << 20;
 
 /// The results of mounting a log.
@@ -27,7 +27,8 @@ pub struct MountedLog {
     pub bytes: u64,
     /// The number of sectors in which a flipped bit was repaired.
     pub repaired: u64,
-    /// The number of bytes behind the last whole record: the beginning of a record that was never complete.
+    /// The number of bytes behind the last whole record: the beginning of a record that was never
+    /// complete.
     pub incomplete: u64,
 }
 
@@ -38,8 +39,8 @@ pub struct MountedLog {
 pub async fn find_superblock(device: &Device) -> Result<WafsSuper, LogError> {
     let geometry = device.geometry();
     let first = copy_at(device, 0).await?;
-    // The second copy is one sector behind the first. The first copy gives the sector size; without it every size is
-    // tried.
+    // The second copy is one sector behind the first. The first copy gives the sector size; without
+    // it every size is tried.
     let sizes = match &first {
         Ok(sb) => vec![sb.sector],
         Err(_) => std::iter::successors(Some(geometry.sector.max(512)), |size| Some(size * 2))
@@ -118,7 +119,8 @@ async fn find_end(
         let knew = head.lsn.saturating_sub(head.behind.into());
         let lapped = head.lsn > ring.lsn(number + i);
         let tells = head.id == sb.id && (lapped || (went_on && knew > read_until));
-        // Most sectors could not prove anything. The checksum is computed only for those that could.
+        // Most sectors could not prove anything. The checksum is computed only for those that
+        // could.
         if tells && SectorHead::read(bytes).is_some() {
             return Err(LogError::Damaged { lsn, byte });
         }
@@ -135,8 +137,8 @@ async fn find_end(
 }
 
 impl Wafs {
-    /// Mounts a log. Unless the mount is read-only, the superblock is written, and bytes that a crash left behind
-    /// the end are dropped.
+    /// Mounts a log. Unless the mount is read-only, the superblock is written, and bytes that a
+    /// crash left behind the end are dropped.
     ///
     /// # Errors
     /// There is no log, it is damaged, or the device failed.
@@ -193,7 +195,8 @@ impl Wafs {
         Ok(log)
     }
 
-    /// Unmounts a log: everything appended becomes durable, and the superblock is brought up to date.
+    /// Unmounts a log: everything appended becomes durable, and the superblock is brought up to
+    /// date.
     ///
     /// # Errors
     /// The device failed.

@@ -7,7 +7,8 @@ use crate::log::Shared;
 use crate::ring::{ExpectedSector, Ring, get_length};
 use crate::{LogError, LogRules, Lsn, Wafs};
 
-/// The most bytes that are read at once. The first read is shorter, since often only a sector or two are wanted.
+/// The most bytes that are read at once. The first read is shorter, since often only a sector or
+/// two are wanted.
 const READ_MAX: u64 = 64 << 10;
 const READ_FIRST: u64 = 4 << 10;
 
@@ -37,7 +38,8 @@ pub struct RecordRef<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The replay cache: the first records of a log, kept while mounting reads them for a recovery that follows at once.
+/// The replay cache: the first records of a log, kept while mounting reads them for a recovery that
+/// follows at once.
 #[derive(Default)]
 pub(crate) struct ReplayCache {
     bytes: Vec<u8>,
@@ -208,7 +210,8 @@ impl<'d> Reader<'d> {
         Reader { sectors, bytes: Vec::new(), used: 0, at: from, jump: None, time: 0 }
     }
 
-    /// A reader of a log that need not be mounted, described by its superblock. A record must begin at `from`.
+    /// A reader of a log that need not be mounted, described by its superblock. A record must begin
+    /// at `from`.
     pub fn on(device: &'d Device, sb: &WafsSuper, from: Lsn) -> Self {
         Reader::new(device, (Ring::of(sb), sb.id, LogRules::all()), from)
     }
@@ -222,7 +225,8 @@ impl<'d> Reader<'d> {
         self.at
     }
 
-    /// Continues behind the end that was reached, because another process may have written there since.
+    /// Continues behind the end that was reached, because another process may have written there
+    /// since.
     pub fn again(&mut self) {
         let old = &self.sectors;
         let log = (old.ring, old.id, old.rules);
@@ -286,8 +290,9 @@ impl Shared {
 }
 
 impl Wafs {
-    /// Calls `each` with the durable records from `from` on, in order, as long as it returns true. A record must
-    /// begin at `from`. Records in the [replay cache](crate::MountOptions::keep) are not read again.
+    /// Calls `each` with the durable records from `from` on, in order, as long as it returns true.
+    /// A record must begin at `from`. Records in the [replay cache](crate::MountOptions::keep) are
+    /// not read again.
     ///
     /// # Errors
     /// The device failed.
@@ -315,7 +320,8 @@ impl Wafs {
         Ok(())
     }
 
-    /// A reader of records from `lsn` on, where a record must begin, up to the present end on the device.
+    /// A reader of records from `lsn` on, where a record must begin, up to the present end on the
+    /// device.
     pub fn reader(&self, lsn: Lsn) -> Reader<'_> {
         Reader::new(&self.shared.device, self.shared.known_by(), lsn)
     }
@@ -334,7 +340,8 @@ impl Wafs {
         record.filter(|record| record.lsn == lsn && record.end <= end).ok_or(none)
     }
 
-    /// Whether a record begins at `lsn`. The search starts at the first record of its sector, or of an earlier one.
+    /// Whether a record begins at `lsn`. The search starts at the first record of its sector, or of
+    /// an earlier one.
     async fn is_record_start(&self, lsn: Lsn) -> Result<bool, LogError> {
         let shared = &self.shared;
         let ring = shared.ring;

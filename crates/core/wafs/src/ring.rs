@@ -58,7 +58,8 @@ impl Ring {
     }
 }
 
-/// The number of bytes that a record's length takes in front of the record: seven bits in each byte.
+/// The number of bytes that a record's length takes in front of the record: seven bits in each
+/// byte.
 pub fn length_size(len: usize) -> usize {
     (usize::BITS - len.leading_zeros()).div_ceil(7).max(1) as usize
 }
@@ -72,8 +73,8 @@ pub fn put_length(mut len: usize, out: &mut Vec<u8>) {
     out.push(len as u8);
 }
 
-/// Reads the length in front of a record. Returns it with the number of bytes that it takes; `None` if `bytes`
-/// ends too early, or if no record can be so long.
+/// Reads the length in front of a record. Returns it with the number of bytes that it takes; `None`
+/// if `bytes` ends too early, or if no record can be so long.
 pub fn get_length(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut len = 0;
     for (i, byte) in bytes.iter().take(5).enumerate() {

@@ -25,9 +25,10 @@ impl Wafs {
         self.force_by(lsn, None).await
     }
 
-    /// Makes everything before `lsn` durable, as [`force`](Self::force) does, for a caller that has written something else to the
-    /// same device and must flush it. The last request is not forced by itself: `flush`, which is called when the request has
-    /// ended, makes it durable with all that the caller has written. If another task has made the log durable, `flush` is not
+    /// Makes everything before `lsn` durable, as [`force`](Self::force) does, for a caller that has
+    /// written something else to the same device and must flush it. The last request is not forced
+    /// by itself: `flush`, which is called when the request has ended, makes it durable with all
+    /// that the caller has written. If another task has made the log durable, `flush` is not
     /// called.
     ///
     /// # Errors
@@ -51,9 +52,9 @@ impl Wafs {
         }
     }
 
-    /// Forces as a group. The first task that waits is the leader: it gives others time to join, then writes for all.
-    /// It stops waiting as soon as there are as many tasks as the last time, so a task that is alone each time waits
-    /// for no other.
+    /// Forces as a group. The first task that waits is the leader: it gives others time to join,
+    /// then writes for all. It stops waiting as soon as there are as many tasks as the last time,
+    /// so a task that is alone each time waits for no other.
     async fn force_together(
         &self,
         lsn: Lsn,
@@ -74,7 +75,8 @@ impl Wafs {
                 group.done.notified().await;
                 continue;
             }
-            // The leader waits for its turn first, so that tasks which the previous write releases can join.
+            // The leader waits for its turn first, so that tasks which the previous write releases
+            // can join.
             let turn = shared.writer.lock().await;
             shared.runtime.yield_now().await;
             if shared.durable.get() >= lsn {
@@ -99,8 +101,8 @@ impl Wafs {
         Ok(())
     }
 
-    /// Stores on the device the LSN at which the log starts, and `client`, which is data of the caller. Space of
-    /// freed records can be overwritten from then on.
+    /// Stores on the device the LSN at which the log starts, and `client`, which is data of the
+    /// caller. Space of freed records can be overwritten from then on.
     ///
     /// # Errors
     /// The device failed.
@@ -122,7 +124,8 @@ impl Wafs {
     }
 }
 
-/// Starts the task that writes full clusters when no task forces. It ends with the executor or the log.
+/// Starts the task that writes full clusters when no task forces. It ends with the executor or the
+/// log.
 pub(crate) fn start(log: &Wafs) {
     let weak = Rc::downgrade(&log.shared);
     let full_cluster = log.shared.full_cluster.clone();
@@ -152,15 +155,15 @@ impl Shared {
         self.ring.lsn(number - number % self.cluster())
     }
 
-    /// Writes until everything before the LSN that `target` returns is durable. `target` is called when the writer's
-    /// lock is held.
+    /// Writes until everything before the LSN that `target` returns is durable. `target` is called
+    /// when the writer's lock is held.
     pub(crate) async fn write_through(&self, target: impl FnOnce() -> Lsn) -> Result<(), LogError> {
         let _one = self.writer.lock().await;
         self.write_until(target(), None).await
     }
 
-    /// Writes until everything before `lsn` is durable. Each write also carries everything that has been appended
-    /// when it begins, so it includes the records of tasks that wait for their turn.
+    /// Writes until everything before `lsn` is durable. Each write also carries everything that has
+    /// been appended when it begins, so it includes the records of tasks that wait for their turn.
     async fn write_past(&self, lsn: Lsn, flush: Option<DeviceFlush<'_>>) -> Result<(), LogError> {
         let _one = self.writer.lock().await;
         while self.durable.get() < lsn {
@@ -188,8 +191,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends one request, from the first sector that is not durable up to `target`, or as much of that as one request
-    /// takes. `flush` makes the request durable if it is the last one; without it the request is forced.
+    /// Sends one request, from the first sector that is not durable up to `target`, or as much of
+    /// that as one request takes. `flush` makes the request durable if it is the last one; without
+    /// it the request is forced.
     async fn write_cluster(
         &self,
         target: Lsn,
@@ -254,9 +258,9 @@ impl Shared {
         self.device.write(self.ring.byte(first), image, flags).await
     }
 
-    /// Writes the last sector again, without the incomplete record that a crash left in it. A later write of this
-    /// sector may be lost while the sector behind it survives, and the incomplete record must not seem to continue
-    /// there.
+    /// Writes the last sector again, without the incomplete record that a crash left in it. A later
+    /// write of this sector may be lost while the sector behind it survives, and the incomplete
+    /// record must not seem to continue there.
     pub(crate) async fn write_cut(&self) -> Result<(), BlockError> {
         let number = self.ring.number(self.end.get());
         let mut sector = IoBuf::zeroed(self.ring.sector as usize);
@@ -264,8 +268,8 @@ impl Shared {
         self.write_sectors(number, sector, true).await
     }
 
-    /// The number of sectors to skip behind a write up to `upto`. No sector is skipped behind a full one, nor when
-    /// records will soon need the space.
+    /// The number of sectors to skip behind a write up to `upto`. No sector is skipped behind a
+    /// full one, nor when records will soon need the space.
     fn skip_behind(&self, upto: Lsn) -> u16 {
         let skip_sectors = match self.options.turn {
             Some(turn) => self.gaps.borrow().sectors(turn),
@@ -277,7 +281,8 @@ impl Shared {
         if within && free_space > self.ring.capacity() / 4 { skip_sectors } else { 0 }
     }
 
-    /// Fills in a sector for a write. `skip` is the number of sectors to be skipped behind the last one.
+    /// Fills in a sector for a write. `skip` is the number of sectors to be skipped behind the last
+    /// one.
     fn fill(&self, tail: &Tail, number: u64, skip: u16, sector: &mut [u8]) {
         let lsn = self.ring.lsn(number);
         let at = (lsn - tail.base) as usize;

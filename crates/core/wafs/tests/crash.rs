@@ -1,11 +1,11 @@
 //! The records of a log after crashes and damage.
 //!
-//! Fault model: the honest disk with a volatile cache of `docs/crash-model.md`. Any subset of the writes that were
-//! not made durable survives, torn at 512 bytes, and requests under way survive in part. Crashes follow each other on
-//! the same image. Everything that was forced must be there, in order; what follows must be a prefix of what was
-//! appended; and nothing that an earlier crash lost may come back. Catches an end of the log that is found too early
-//! or too late, sectors of an older mount that are taken for new ones, and a force that returns before its write is
-//! durable.
+//! Fault model: the honest disk with a volatile cache of `docs/crash-model.md`. Any subset of the
+//! writes that were not made durable survives, torn at 512 bytes, and requests under way survive in
+//! part. Crashes follow each other on the same image. Everything that was forced must be there, in
+//! order; what follows must be a prefix of what was appended; and nothing that an earlier crash
+//! lost may come back. Catches an end of the log that is found too early or too late, sectors of an
+//! older mount that are taken for new ones, and a force that returns before its write is durable.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,7 +31,8 @@ async fn all(log: &Wafs) -> Vec<Vec<u8>> {
     out
 }
 
-/// All records; `None` if a scan from any record on gives others, some kept by mounting and the rest read.
+/// All records; `None` if a scan from any record on gives others, some kept by mounting and the
+/// rest read.
 async fn all_and_scanned(log: &Wafs, rng: &mut Pcg64Mcg) -> Option<Vec<Vec<u8>>> {
     let there = all(log).await;
     let skip = rng.random_range(0..=there.len());
@@ -91,8 +92,8 @@ fn with_log(executor: &Executor, disk: &RamDisk) -> RamDisk {
     disk.snapshot()
 }
 
-/// Runs crash cycles on one image. Returns the number of crashes that lost an appended record, or the violation
-/// found.
+/// Runs crash cycles on one image. Returns the number of crashes that lost an appended record, or
+/// the violation found.
 fn crash_cycles(seed: u64, crash_cycles: usize, rules: LogRules) -> Result<usize, String> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let executor = Executor::simulated(seed);
@@ -170,8 +171,8 @@ fn forced_records_survive_every_crash() {
     assert!(lost > 100, "the crashes lost next to nothing: {lost}");
 }
 
-/// Each rule for recognising sectors is needed: without the epoch rule crashes do harm, without the checksum rule or
-/// the rule about later sectors damage does.
+/// Each rule for recognising sectors is needed: without the epoch rule crashes do harm, without the
+/// checksum rule or the rule about later sectors damage does.
 #[test]
 fn every_rule_of_the_log_is_missed() {
     let off = LogRules::all() - LogRules::EPOCH;
@@ -201,7 +202,8 @@ fn every_rule_of_the_log_is_missed() {
     assert!(short.count() > 3, "without the word of later sectors what is lost is not missed");
 }
 
-/// Mounts the log on `disk`, appends records and forces them. Returns the disk after mounting, and at the end.
+/// Mounts the log on `disk`, appends records and forces them. Returns the disk after mounting, and
+/// at the end.
 fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec<u8>) {
     let executor = Executor::simulated(1);
     let (rt, disk) = (executor.runtime(), Rc::new(disk.snapshot()));
@@ -219,10 +221,11 @@ fn appended(disk: &RamDisk, rules: LogRules, records: &[&[u8]]) -> (Vec<u8>, Vec
         .unwrap()
 }
 
-/// Two crashes. The first leaves the beginning of a record in the log's last sector. A longer record is then appended
-/// from there. The second crash loses the new version of that sector and keeps the sectors behind it. The old
-/// beginning must not be joined with the kept rest of the longer record. `first` bytes of another record come before.
-/// The lost record begins in `sector` of the device, behind that other record or at the sector's beginning.
+/// Two crashes. The first leaves the beginning of a record in the log's last sector. A longer
+/// record is then appended from there. The second crash loses the new version of that sector and
+/// keeps the sectors behind it. The old beginning must not be joined with the kept rest of the
+/// longer record. `first` bytes of another record come before. The lost record begins in `sector`
+/// of the device, behind that other record or at the sector's beginning.
 #[test]
 fn the_beginning_of_a_lost_record_is_not_joined_with_another_record() {
     let scenario = |first: usize, sector: usize, rules: LogRules| {
@@ -292,7 +295,8 @@ fn verdict_by(disk: RamDisk, rules: LogRules) -> Result<Vec<Vec<u8>>, LogError> 
         .unwrap()
 }
 
-/// Each bit of the log is flipped, one at a time: it is repaired, or it was in no record that is kept.
+/// Each bit of the log is flipped, one at a time: it is repaired, or it was in no record that is
+/// kept.
 #[test]
 fn every_single_flipped_bit_is_harmless() {
     let (disk, records) = sample();
@@ -305,8 +309,8 @@ fn every_single_flipped_bit_is_harmless() {
     }
 }
 
-/// Each sector is lost, or torn in its middle: this is found, except for the very last sector, whose loss looks like
-/// a write that was never made. Then all records before it are there.
+/// Each sector is lost, or torn in its middle: this is found, except for the very last sector,
+/// whose loss looks like a write that was never made. Then all records before it are there.
 #[test]
 fn a_lost_sector_is_found() {
     let (disk, records) = sample();
@@ -330,7 +334,8 @@ fn a_lost_sector_is_found() {
     assert!(found > 12, "{found}");
 }
 
-/// A device without a log, another log's sectors, and a log without a superblock: one clear error each.
+/// A device without a log, another log's sectors, and a log without a superblock: one clear error
+/// each.
 #[test]
 fn devices_without_a_log_are_refused() {
     assert!(matches!(verdict(RamDisk::new(8192)), Err(LogError::NoSuperblock(_))));
@@ -355,8 +360,8 @@ fn devices_without_a_log_are_refused() {
     assert_eq!(verdict(disk), Ok(Vec::new()));
 }
 
-/// Sixteen callers at once, one force each, again and again, on a disk that takes no time. With group commit they
-/// share writes; without it each record is written as it comes.
+/// Sixteen callers at once, one force each, again and again, on a disk that takes no time. With
+/// group commit they share writes; without it each record is written as it comes.
 #[test]
 fn group_commit_shares_writes() {
     let writes = |group| {
@@ -398,9 +403,9 @@ fn group_commit_shares_writes() {
     assert!(shared <= each / 3, "{shared} of {each}");
 }
 
-/// Sixteen callers at once on a rotating disk, without group commit: a caller that comes while a write is under way
-/// is served by the next one, whichever task sends it. Catches a write that carries only the record of its sender:
-/// there would be 320.
+/// Sixteen callers at once on a rotating disk, without group commit: a caller that comes while a
+/// write is under way is served by the next one, whichever task sends it. Catches a write that
+/// carries only the record of its sender: there would be 320.
 #[test]
 fn a_write_carries_what_others_wait_for() {
     let executor = Executor::simulated(3);

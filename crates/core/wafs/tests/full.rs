@@ -1,8 +1,8 @@
 //! A log that is full to its last byte.
 //!
-//! Fault model: none but the end of the ring; forced records are read back after a mount. Catches an end that meets
-//! the start and is taken for an empty log, a record over the ring's seam that is cut, a last byte that is refused,
-//! and one byte too many that is accepted.
+//! Fault model: none but the end of the ring; forced records are read back after a mount. Catches
+//! an end that meets the start and is taken for an empty log, a record over the ring's seam that is
+//! cut, a last byte that is refused, and one byte too many that is accepted.
 
 use std::rc::Rc;
 
@@ -13,7 +13,8 @@ use ordo_wafs::{LogError, MkfsOptions, MountOptions, Wafs, mkfs};
 
 const LAPS: usize = 4;
 
-/// A record that, with its length in front of it, fills `free_space` bytes, or nearly so where no length fits exactly.
+/// A record that, with its length in front of it, fills `free_space` bytes, or nearly so where no
+/// length fits exactly.
 fn filling(free_space: u64, with: u8) -> Vec<u8> {
     let length = if free_space > 128 { 2 } else { 1 };
     vec![with; (free_space - length) as usize]
@@ -28,8 +29,8 @@ async fn records(log: &Wafs) -> Vec<Vec<u8>> {
     out
 }
 
-/// Lap after lap the log is filled to its last byte, mounted again and read, and then freed up to a record, so that
-/// each lap begins at another place in the ring.
+/// Lap after lap the log is filled to its last byte, mounted again and read, and then freed up to a
+/// record, so that each lap begins at another place in the ring.
 fn fill(size: usize, skip_sectors: u16) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();

@@ -28,9 +28,10 @@ fn devices(pair: &Pair) -> Vec<Device> {
     pair.iter().map(|disk| disk.clone().erase()).collect()
 }
 
-/// Asserts the following of any pair of devices. Mounting for reading and salvaging from the data device end, with data or with
-/// errors; a mount that writes ends too. A check ends. After a repair a second check finds nothing that the first did not call
-/// unrepairable, and every file can be read.
+/// Asserts the following of any pair of devices. Mounting for reading and salvaging from the data
+/// device end, with data or with errors; a mount that writes ends too. A check ends. After a repair
+/// a second check finds nothing that the first did not call unrepairable, and every file can be
+/// read.
 pub fn dualfs(pair: &Pair) {
     let _ = read_all(pair);
     let _ = salvaged(pair);
@@ -67,9 +68,10 @@ pub fn dualfs(pair: &Pair) {
     assert!(read.is_none_or(|r| r.is_ok()), "consistent, but not readable");
 }
 
-/// The devices for the fuzzer's bytes: a small file system with a few files and a copy of its metadata, with changes. Each
-/// change is an offset (three bytes), a length (one byte, modulo 17) and that many bytes. The offset counts through the
-/// identities, the superblock, the copy, and the log. The highest bit of the first byte asks for corrected checksums.
+/// The devices for the fuzzer's bytes: a small file system with a few files and a copy of its
+/// metadata, with changes. Each change is an offset (three bytes), a length (one byte, modulo 17)
+/// and that many bytes. The offset counts through the identities, the superblock, the copy, and the
+/// log. The highest bit of the first byte asks for corrected checksums.
 pub fn dualfs_images(data: &[u8]) -> Pair {
     let pair: Pair = [Rc::new(RamDisk::new(2 << 20)), Rc::new(RamDisk::new(200 << 10))];
     let (identity, log_end) = make(&pair);
@@ -104,7 +106,8 @@ pub fn dualfs_images(data: &[u8]) -> Pair {
     pair
 }
 
-/// Makes the file system, with what a crash leaves behind its checkpoint. Its identity, and where its log ends at most.
+/// Makes the file system, with what a crash leaves behind its checkpoint. Its identity, and where
+/// its log ends at most.
 fn make(pair: &Pair) -> (Identity, u64) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();

@@ -1,7 +1,7 @@
 //! Hostile images: mounts any image, reads everything, changes a little.
 //!
-//! No input may cause a panic, an endless wait or loop, or memory use out of proportion to the image; errors are
-//! valid results. A bug panics, so that a fuzzer sees it.
+//! No input may cause a panic, an endless wait or loop, or memory use out of proportion to the
+//! image; errors are valid results. A bug panics, so that a fuzzer sees it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -70,8 +70,8 @@ fn options(read_only: bool) -> MountOptions {
     }
 }
 
-/// Mounts an image read-only and reads everything. Then mounts a copy read-write, under each ordering, and changes a
-/// little.
+/// Mounts an image read-only and reads everything. Then mounts a copy read-write, under each
+/// ordering, and changes a little.
 ///
 /// # Panics
 /// On a bug. Damage of the image is in the result instead.

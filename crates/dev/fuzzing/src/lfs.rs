@@ -12,9 +12,9 @@ use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_runtime::Executor;
 use ordo_vfs::FsError;
 
-/// Asserts the following of any LFS image. Mounting and reading everything ends, with data or with errors. A check
-/// ends. After a repair a second check finds nothing that the first did not call unrepairable, and every file can be
-/// read.
+/// Asserts the following of any LFS image. Mounting and reading everything ends, with data or with
+/// errors. A check ends. After a repair a second check finds nothing that the first did not call
+/// unrepairable, and every file can be read.
 pub fn lfs(disk: &Rc<RamDisk>) {
     let _ = read_all(disk);
     let before = match run_check(disk, Repair::No) {
@@ -38,9 +38,10 @@ pub fn lfs(disk: &Rc<RamDisk>) {
     assert!(read.is_none_or(|r| r.is_ok()), "consistent, but not readable");
 }
 
-/// The image for the fuzzer's bytes: an empty LFS with changes. Each change is an offset (three bytes), a length (one
-/// byte, modulo 17) and that many bytes. The offset counts through the superblock and the first partial segment. The
-/// highest bit of the first byte asks for a corrected checksum of the superblock.
+/// The image for the fuzzer's bytes: an empty LFS with changes. Each change is an offset (three
+/// bytes), a length (one byte, modulo 17) and that many bytes. The offset counts through the
+/// superblock and the first partial segment. The highest bit of the first byte asks for a corrected
+/// checksum of the superblock.
 pub fn lfs_image(data: &[u8]) -> Rc<RamDisk> {
     let disk = Rc::new(RamDisk::new(20 << 20));
     let options = MkfsOptions {

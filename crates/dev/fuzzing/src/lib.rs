@@ -1,13 +1,15 @@
 //! The bodies of the fuzz targets, and the corpus that tests run again.
 //!
-//! Layers: [`image`] makes an image from the fuzzer's bytes. [`check`] and [`mount`] (through [`walk_image`]) assert
-//! the properties of any image, [`lfs()`] those of any LFS image ([`lfs_image`]), and [`dualfs()`] those of any pair of a DualFS ([`dualfs_images`]). `fuzz/` holds the targets, one
-//! line each. `fuzz/regressions/` holds inputs that once failed, or that reach much of the code; a normal test runs them.
+//! Layers: [`image`] makes an image from the fuzzer's bytes. [`check`] and [`mount`] (through
+//! [`walk_image`]) assert the properties of any image, [`lfs()`] those of any LFS image
+//! ([`lfs_image`]), and [`dualfs()`] those of any pair of a DualFS ([`dualfs_images`]). `fuzz/`
+//! holds the targets, one line each. `fuzz/regressions/` holds inputs that once failed, or that
+//! reach much of the code; a normal test runs them.
 //!
-//! Input: with a first byte of 0, the rest is the image. Otherwise the rest changes a valid file system by records of
-//! an offset (three bytes), a length (one byte, modulo 17) and that many bytes. The offset counts through the bytes
-//! that metadata occupies, so that every change matters. The highest bit of the first byte also asks for corrected
-//! check-hashes.
+//! Input: with a first byte of 0, the rest is the image. Otherwise the rest changes a valid file
+//! system by records of an offset (three bytes), a length (one byte, modulo 17) and that many
+//! bytes. The offset counts through the bytes that metadata occupies, so that every change matters.
+//! The highest bit of the first byte also asks for corrected check-hashes.
 //!
 //! ```
 //! ordo_fuzzing::check(&[1, 0, 0, 0, 2, 0xff, 0xff]);
@@ -46,9 +48,9 @@ pub fn image(data: &[u8]) -> Rc<RamDisk> {
     }
 }
 
-/// Asserts the following of any image. A check ends, and finds the same with repair as without. After a repair a
-/// second check finds nothing, every file can be read, and the file system can be used and stays consistent, unless
-/// something was called unrepairable.
+/// Asserts the following of any image. A check ends, and finds the same with repair as without.
+/// After a repair a second check finds nothing, every file can be read, and the file system can be
+/// used and stays consistent, unless something was called unrepairable.
 pub fn check(data: &[u8]) {
     let disk = image(data);
     let before = match run_check(&disk, Repair::No) {
@@ -124,7 +126,8 @@ fn run_check(disk: &Rc<RamDisk>, repair: Repair) -> Result<Report, CheckError> {
     executor.block_on(Checker::new(disk.clone(), options).run()).expect("a check waits for no one")
 }
 
-/// Asserts of any image that mounting it, reading everything, and changing a copy all end, with data or with errors.
+/// Asserts of any image that mounting it, reading everything, and changing a copy all end, with
+/// data or with errors.
 pub fn mount(data: &[u8]) {
     walk_image(&image(data));
 }
@@ -193,7 +196,8 @@ async fn read_file<F: FileSystem>(
                 }
                 at += n as u64;
             }
-            // The end of a file that is too long to read whole is read for the sake of its indirect blocks.
+            // The end of a file that is too long to read whole is read for the sake of its indirect
+            // blocks.
             fs.read(ino, size.saturating_sub(100), &mut buf[..100]).await.map(drop)
         }
         _ => Ok(()),

@@ -1,5 +1,6 @@
-//! Runs every input under `fuzz/regressions` again, and a spread of arbitrary inputs: the assertions of the fuzz
-//! targets hold for them. An input that fails a target is added there once its fault is fixed.
+//! Runs every input under `fuzz/regressions` again, and a spread of arbitrary inputs: the
+//! assertions of the fuzz targets hold for them. An input that fails a target is added there once
+//! its fault is fixed.
 
 use std::path::{Path, PathBuf};
 

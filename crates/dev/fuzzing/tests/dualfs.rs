@@ -1,6 +1,7 @@
-//! Damaged pairs of a DualFS. Fault model: a pair that Ordo wrote, cut off with a log behind its checkpoint, in which bytes of
-//! the identities, the superblock, the log and the copy of the metadata are changed, with checksums left wrong or corrected.
-//! The assertions are those of `ordo_fuzzing::dualfs`. Catches a panic, a loop, a request outside a device, an incomplete
+//! Damaged pairs of a DualFS. Fault model: a pair that Ordo wrote, cut off with a log behind its
+//! checkpoint, in which bytes of the identities, the superblock, the log and the copy of the
+//! metadata are changed, with checksums left wrong or corrected. The assertions are those of
+//! `ordo_fuzzing::dualfs`. Catches a panic, a loop, a request outside a device, an incomplete
 //! repair, and a check that accepts a pair that cannot be read.
 
 /// A multiplicative generator; any spread would do.

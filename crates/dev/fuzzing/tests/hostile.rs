@@ -1,12 +1,12 @@
 //! Hostile images, mounted.
 //!
-//! Fault model: arbitrary metadata bytes of a valid image are overwritten (noise, small numbers, other pieces of the
-//! image), with check-hashes left wrong or corrected; images cut anywhere; no file system at all. Both byte orders,
-//! two geometries. Required: no panic, an end, no endless wait, and errors that name the damaged structure and its
-//! place.
+//! Fault model: arbitrary metadata bytes of a valid image are overwritten (noise, small numbers,
+//! other pieces of the image), with check-hashes left wrong or corrected; images cut anywhere; no
+//! file system at all. Both byte orders, two geometries. Required: no panic, an end, no endless
+//! wait, and errors that name the damaged structure and its place.
 //!
-//! Catches arithmetic on unchecked numbers from the disk, loops that the disk can make endless, and a directory that
-//! contains itself and so waits for its own lock.
+//! Catches arithmetic on unchecked numbers from the disk, loops that the disk can make endless, and
+//! a directory that contains itself and so waits for its own lock.
 
 use ordo_block::ram::RamDisk;
 use ordo_fuzzing::{Seen, image, walk_image};

@@ -1,7 +1,8 @@
-//! Damaged images of an LFS. Fault model: an image that NetBSD wrote, in which arbitrary metadata bytes are changed:
-//! superblocks (with a corrected checksum), IFILE, inode blocks, directories, indirect blocks, and summaries behind
-//! the checkpoint. The assertions are those of `ordo_fuzzing::lfs`. Catches a panic, a loop, a request outside the
-//! device, an incomplete repair, and a check that accepts an image that cannot be read.
+//! Damaged images of an LFS. Fault model: an image that NetBSD wrote, in which arbitrary metadata
+//! bytes are changed: superblocks (with a corrected checksum), IFILE, inode blocks, directories,
+//! indirect blocks, and summaries behind the checkpoint. The assertions are those of
+//! `ordo_fuzzing::lfs`. Catches a panic, a loop, a request outside the device, an incomplete
+//! repair, and a check that accepts an image that cannot be read.
 
 use std::rc::Rc;
 
@@ -55,7 +56,8 @@ impl Spread {
 fn damage(disk: &RamDisk, places: &[(usize, usize)], spread: &mut Spread) {
     for _ in 0..1 + spread.next(4) {
         let (start, len) = places[spread.next(places.len())];
-        // Fields lie at multiples of four; changing a whole field more often gives a plausible value.
+        // Fields lie at multiples of four; changing a whole field more often gives a plausible
+        // value.
         let at = start + spread.next(len) / 4 * 4;
         let value: [u8; 4] = match spread.next(4) {
             0 => [0; 4],
@@ -105,7 +107,8 @@ fn run(name: &str, also: impl Fn(&[u8], &Superblock) -> Vec<(usize, usize)>) {
     }
 }
 
-/// The fuzz target's work on a spread of inputs: an empty file system from mkfs, with changes. Needs no image.
+/// The fuzz target's work on a spread of inputs: an empty file system from mkfs, with changes.
+/// Needs no image.
 #[test]
 fn a_spread_of_changes_passes() {
     let mut spread = Spread(0x2545_f491_4f6c_dd1d);
@@ -128,7 +131,8 @@ fn damaged_images_are_judged_and_repaired() {
     run("tree32-8k", |_, _| Vec::new());
 }
 
-/// The same on an image with a log behind its checkpoint, so that summaries and their blocks are damaged too.
+/// The same on an image with a log behind its checkpoint, so that summaries and their blocks are
+/// damaged too.
 #[test]
 fn damaged_logs_are_judged_and_repaired() {
     run("cut64-8k", |image, sb| {

@@ -1,8 +1,8 @@
 //! Shared code of tests: skipping with a message, external programs as judges, real input.
 //!
-//! A test that needs something that a machine may lack asks for it here. If it is missing, the test prints `SKIPPED`
-//! on the terminal, past the test harness's capture, and passes. With `ORDO_NO_SKIP` set it fails instead, so a
-//! machine that has everything cannot skip by mistake.
+//! A test that needs something that a machine may lack asks for it here. If it is missing, the test
+//! prints `SKIPPED` on the terminal, past the test harness's capture, and passes. With
+//! `ORDO_NO_SKIP` set it fails instead, so a machine that has everything cannot skip by mistake.
 //!
 //! ```
 //! if let Some(listing) = ordo_testkit::judge("ls", &["/"]) {
@@ -31,8 +31,8 @@ pub fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
-/// Runs an external program and returns its standard output; `None`, with a message, where it is not installed.
-/// Panics if the program fails.
+/// Runs an external program and returns its standard output; `None`, with a message, where it is
+/// not installed. Panics if the program fails.
 pub fn judge(program: &str, args: &[&str]) -> Option<String> {
     judge_bytes(program, args).map(|out| String::from_utf8_lossy(&out).into_owned())
 }
@@ -53,8 +53,8 @@ pub fn judge_bytes(program: &str, args: &[&str]) -> Option<Vec<u8>> {
     }
 }
 
-/// Runs a Python script with `dissect.ffs`; `None`, with a message, where that is missing. `ORDO_PYTHON` names an
-/// interpreter that has it; `make test` makes one.
+/// Runs a Python script with `dissect.ffs`; `None`, with a message, where that is missing.
+/// `ORDO_PYTHON` names an interpreter that has it; `make test` makes one.
 pub fn dissect(script: &str, args: &[&str]) -> Option<String> {
     let python = std::env::var("ORDO_PYTHON").unwrap_or_else(|_| "python3".into());
     let has = Command::new(&python).args(["-c", "import dissect.ffs"]).output();
@@ -66,8 +66,9 @@ pub fn dissect(script: &str, args: &[&str]) -> Option<String> {
     judge(&python, &all)
 }
 
-/// Real input that other software wrote, unpacked: `shared/NAME.zst` or `shared/NAME.xz` beside the repository, or in the
-/// folder that `ORDO_SHARED` names. `None`, with a message, where it is absent.
+/// Real input that other software wrote, unpacked: `shared/NAME.zst` or `shared/NAME.xz` beside the
+/// repository, or in the folder that `ORDO_SHARED` names. `None`, with a message, where it is
+/// absent.
 pub fn real_input(name: &str) -> Option<Vec<u8>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let shared = match std::env::var_os("ORDO_SHARED") {
@@ -85,9 +86,9 @@ pub fn real_input(name: &str) -> Option<Vec<u8>> {
     None
 }
 
-/// Supports tests of operations that an ordinary user may not do. As root, it runs the calling test again as user and
-/// group 65534, and returns true once that has passed. As any other user it returns false, and the test continues.
-/// `name` is the test's own. Panics if the second run fails.
+/// Supports tests of operations that an ordinary user may not do. As root, it runs the calling test
+/// again as user and group 65534, and returns true once that has passed. As any other user it
+/// returns false, and the test continues. `name` is the test's own. Panics if the second run fails.
 pub fn run_as_ordinary_user(name: &str) -> bool {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::CommandExt;

@@ -1,4 +1,5 @@
-//! NetBSD's own fsck_lfs and dumplfs, if they are available: judges that share no code and no author with Ordo's.
+//! NetBSD's own fsck_lfs and dumplfs, if they are available: judges that share no code and no
+//! author with Ordo's.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -58,7 +59,8 @@ pub struct LfsVerdict {
     pub text: String,
 }
 
-/// The most that a run may take and write. On a sound image a run takes a fraction of a second and writes a few lines.
+/// The most that a run may take and write. On a sound image a run takes a fraction of a second and
+/// writes a few lines.
 const TIME: Duration = Duration::from_secs(30);
 const OUTPUT: u64 = 8 << 20;
 /// The number of bytes of an image that are compared and written at once.
@@ -177,8 +179,9 @@ impl NetbsdFsck {
         self.run(&self.image, &[])
     }
 
-    /// Examines the newest checkpoint of an LFS64. Left to itself, fsck_lfs takes the older one where it cannot follow the
-    /// log to the newer one: where the older one ends so close to the end of its segment that the log goes on in another.
+    /// Examines the newest checkpoint of an LFS64. Left to itself, fsck_lfs takes the older one
+    /// where it cannot follow the log to the newer one: where the older one ends so close to the
+    /// end of its segment that the log goes on in another.
     pub fn look_at_newest(&self, image: &[u8]) -> LfsVerdict {
         self.put(image);
         let sector = (newest_superblock(image) / 512).to_string();
@@ -221,7 +224,8 @@ impl Default for NetbsdFsck {
     }
 }
 
-/// The fields that dumplfs prints of the superblock and of the cleaner info, by their names: `bfree`, `clean`.
+/// The fields that dumplfs prints of the superblock and of the cleaner info, by their names:
+/// `bfree`, `clean`.
 pub struct Dumped {
     /// The fields of the superblock.
     pub superblock: BTreeMap<String, i64>,
@@ -231,7 +235,8 @@ pub struct Dumped {
     pub text: String,
 }
 
-/// Runs NetBSD's dumplfs on an image; `None`, with a message, if `ORDO_NETBSD_DUMPLFS` does not name it.
+/// Runs NetBSD's dumplfs on an image; `None`, with a message, if `ORDO_NETBSD_DUMPLFS` does not
+/// name it.
 pub fn netbsd_dumplfs(image: &Path) -> Option<Dumped> {
     let Some(program) = std::env::var_os(DUMP).filter(|v| !v.is_empty()) else {
         crate::skip(&format!("{DUMP} does not name NetBSD's dumplfs"));

@@ -1,4 +1,5 @@
-//! Mounts an empty file system that is kept in memory: `model DIR [io_uring]`. It ends with the unmount.
+//! Mounts an empty file system that is kept in memory: `model DIR [io_uring]`. It ends with the
+//! unmount.
 
 use std::path::Path;
 use std::rc::Rc;

@@ -1,11 +1,12 @@
 //! Requests from `/dev/fuse`, read and answered by the executor's own thread.
 //!
-//! The device is opened non-blocking. The serving task reads until there is no request, then lets the executor sleep
-//! until there is one. A program that has its reply often asks again within microseconds, and sleeping and waking
-//! takes longer than that. So the task polls for a moment before it sleeps (a busy poll), as long as that has paid
-//! recently, and gives the processor away between two looks. Each request is a task; as many may be under way as there are buffers. Where kernel and server have
-//! agreed on io_uring, requests come over the ring instead ([`uring`]), and only requests without a
-//! reply come here.
+//! The device is opened non-blocking. The serving task reads until there is no request, then lets
+//! the executor sleep until there is one. A program that has its reply often asks again within
+//! microseconds, and sleeping and waking takes longer than that. So the task polls for a moment
+//! before it sleeps (a busy poll), as long as that has paid recently, and gives the processor away
+//! between two looks. Each request is a task; as many may be under way as there are buffers. Where
+//! kernel and server have agreed on io_uring, requests come over the ring instead ([`uring`]), and
+//! only requests without a reply come here.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -31,7 +32,8 @@ const UNDER_WAY_MAX: usize = 128;
 /// The time that a request beside a ring may wait; no task waits for its reply.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// The size of replies to requests other than those for lists and data: at most an attribute's value.
+/// The size of replies to requests other than those for lists and data: at most an attribute's
+/// value.
 pub(crate) const SMALL_REPLY: usize = (64 << 10) + 4096;
 
 /// The end of serving, and the reply that is still due (the shutdown reply).
@@ -59,7 +61,8 @@ impl ShutdownReply {
     pub async fn send(self, runtime: &Runtime) {
         match self {
             ShutdownReply::Asked { device, unique } => {
-                // The waiting program may have been killed; then the reply fails, which does not matter.
+                // The waiting program may have been killed; then the reply fails, which does not
+                // matter.
                 let _ = send(&device, unique, 0, &[]);
             }
             ShutdownReply::AskedByRing(clean) => {
@@ -109,8 +112,8 @@ impl Clean {
     }
 }
 
-/// A message of the kernel's. It is read into two parts, so that the data of a write lie alone in a buffer that a device
-/// can take.
+/// A message of the kernel's. It is read into two parts, so that the data of a write lie alone in a
+/// buffer that a device can take.
 struct Message {
     head: [u8; WRITE_HEAD],
     data: IoBuf,
@@ -149,8 +152,8 @@ impl Message {
         Request::head(&self.head[..self.len.min(WRITE_HEAD)])
     }
 
-    /// Carries its request out. Returns the request's identity and its result, with the reply's buffer; `None` if it is not
-    /// a request.
+    /// Carries its request out. Returns the request's identity and its result, with the reply's
+    /// buffer; `None` if it is not a request.
     async fn carry_out<F: FileSystem>(
         mut self,
         handler: &Handler<F>,
@@ -371,7 +374,8 @@ struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// The duration of a poll: about the time in which a program is woken by its reply and asks again.
+    /// The duration of a poll: about the time in which a program is woken by its reply and asks
+    /// again.
     const LOOKS_FOR: Duration = Duration::from_micros(50);
     const CREDIT_MAX: u32 = 16;
 

@@ -1,10 +1,10 @@
 //! Mounting a file system on a directory, and unmounting it.
 //!
-//! **When is the disk clean?** The kernel tells a file system on a block device (`fuseblk`) that it is being
-//! unmounted, and `umount` waits for the answer. It tells no other FUSE file system. So Ordo mounts as such a file
-//! system if it may: on the device itself, or on a loop device over the image, which stands for it in the mount table
-//! and is neither read nor written. Without privileges (through `fusermount3`) `umount` returns at once, and `ordo
-//! umount` waits.
+//! **When is the disk clean?** The kernel tells a file system on a block device (`fuseblk`) that it
+//! is being unmounted, and `umount` waits for the answer. It tells no other FUSE file system. So
+//! Ordo mounts as such a file system if it may: on the device itself, or on a loop device over the
+//! image, which stands for it in the mount table and is neither read nor written. Without
+//! privileges (through `fusermount3`) `umount` returns at once, and `ordo umount` waits.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -126,7 +126,8 @@ pub fn attach(how: &Attach, dir: &Path) -> Result<Attached, AttachError> {
 /// Changes the flags that the kernel enforces on an existing mount.
 ///
 /// # Errors
-/// The operating system's error: `EPERM` for users other than root, `EBUSY` if a file is open for writing.
+/// The operating system's error: `EPERM` for users other than root, `EBUSY` if a file is open for
+/// writing.
 pub fn remount(dir: &Path, read_only: bool, flags: &[String]) -> io::Result<()> {
     Ok(rustix::mount::mount_remount(dir, mount_flags(read_only, flags), "")?)
 }
@@ -148,7 +149,8 @@ fn mount_flags(read_only: bool, words: &[String]) -> MountFlags {
     flags
 }
 
-/// Mounts through `fusermount3`, which has the privileges and sends the opened device back through a socket.
+/// Mounts through `fusermount3`, which has the privileges and sends the opened device back through
+/// a socket.
 fn by_helper(how: &Attach, dir: &Path) -> Result<File, AttachError> {
     let failed = |error: rustix::io::Errno| AttachError::NoHelper(error.into());
     let flags = rustix::net::SocketFlags::empty();
@@ -218,9 +220,9 @@ impl Attached {
         Detach { dir: self.dir.clone(), by_helper: self.by_helper }
     }
 
-    /// Sets the kernel's read-ahead to the size of one request, if it is less (usually 128 KB). Only root may do so;
-    /// for others it stays. Must be called before the first request is answered, because the kernel takes the smaller
-    /// of this value and the one in the reply.
+    /// Sets the kernel's read-ahead to the size of one request, if it is less (usually 128 KB).
+    /// Only root may do so; for others it stays. Must be called before the first request is
+    /// answered, because the kernel takes the smaller of this value and the one in the reply.
     pub fn widen_read_ahead(&self) {
         let table = mounts::table().unwrap_or_default();
         let Some(number) = device_number(&table, &self.dir) else { return };
@@ -234,14 +236,16 @@ impl Attached {
     }
 }
 
-/// The number of the device mounted on a directory, from the mount table; if there are several, that of the last one.
+/// The number of the device mounted on a directory, from the mount table; if there are several,
+/// that of the last one.
 fn device_number<'a>(table: &'a str, dir: &Path) -> Option<&'a str> {
     mounts::of(table).rfind(|mount| mount.dir == dir).map(|mount| mount.device)
 }
 
 impl Detach {
-    /// Unmounts. It waits for the file system's answer, if there is one, so the thread that gives the answer must not
-    /// call it. With `lazily`, the mount is taken out of the tree even while it is in use.
+    /// Unmounts. It waits for the file system's answer, if there is one, so the thread that gives
+    /// the answer must not call it. With `lazily`, the mount is taken out of the tree even while it
+    /// is in use.
     ///
     /// # Errors
     /// The operating system's error: `EBUSY` while the mount is in use.
@@ -263,8 +267,8 @@ impl Detach {
 mod tests {
     use super::*;
 
-    /// The device must be that of the mount itself: the last mount on its directory, not one below it, for a
-    /// directory with any bytes in its name.
+    /// The device must be that of the mount itself: the last mount on its directory, not one below
+    /// it, for a directory with any bytes in its name.
     #[test]
     fn a_mount_is_found_in_the_table() {
         let table = "27 1 254:0 / / rw - ext4 /dev/vda rw\n\

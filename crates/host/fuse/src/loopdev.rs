@@ -15,7 +15,8 @@ const PARTSCAN: u32 = 8;
 /// `LO_FLAGS_DIRECT_IO`: the loop device caches nothing of the file.
 const DIRECT_IO: u32 = 16;
 
-/// Linux's `struct loop_config`: the file's descriptor, the block size, `struct loop_info64`, and reserved bytes.
+/// Linux's `struct loop_config`: the file's descriptor, the block size, `struct loop_info64`, and
+/// reserved bytes.
 #[repr(C)]
 struct Config {
     fd: u32,
@@ -31,8 +32,8 @@ struct Config {
     reserved: [u64; 8],
 }
 
-/// Makes a loop device over an image, under the image's name. The returned file must be kept open until another user
-/// has the device open.
+/// Makes a loop device over an image, under the image's name. The returned file must be kept open
+/// until another user has the device open.
 ///
 /// # Errors
 /// The operating system's error.
@@ -41,8 +42,8 @@ pub(crate) fn attach(image: &Path) -> io::Result<(PathBuf, File)> {
     over(&backing, image)
 }
 
-/// Makes a loop device over an open file. The kernel shows `name` for it. The device disappears when its last user
-/// closes it.
+/// Makes a loop device over an open file. The kernel shows `name` for it. The device disappears
+/// when its last user closes it.
 ///
 /// # Errors
 /// The operating system's error; no loop device is free, or the caller is not root.
@@ -85,8 +86,8 @@ struct PartitionChange<'a> {
     range: &'a PartitionRange,
 }
 
-/// Tells the kernel of a partition of a device: its number, its first byte and its size in bytes, both whole sectors. A
-/// partition that the kernel has found itself is kept.
+/// Tells the kernel of a partition of a device: its number, its first byte and its size in bytes,
+/// both whole sectors. A partition that the kernel has found itself is kept.
 ///
 /// # Errors
 /// The operating system's error; the range lies outside of the device, or over another partition.
@@ -166,7 +167,8 @@ fn configure(device: &File, backing: &File, file: &Path, flags: u32) -> io::Resu
         init: [0; 2],
         reserved: [0; 8],
     };
-    // SAFETY: the request reads a `struct loop_config`, which `Config` is, from a pointer that outlives it.
+    // SAFETY: the request reads a `struct loop_config`, which `Config` is, from a pointer that
+    // outlives it.
     let code = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

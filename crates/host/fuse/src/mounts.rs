@@ -85,8 +85,8 @@ mod tests {
         assert_eq!(escaped(Path::new("/a b\\c")), "/a\\040b\\134c");
     }
 
-    /// Every path comes back from the table. Would catch an escape that is decoded twice, as in a name with a backslash
-    /// and digits.
+    /// Every path comes back from the table. Would catch an escape that is decoded twice, as in a
+    /// name with a backslash and digits.
     #[test]
     fn paths_come_back_from_the_table() {
         for path in ["/", "/a b\\c", "/\t\n", "/a\\040b", "/end\\", "/\\13"] {

@@ -1,10 +1,10 @@
 //! Requests over io_uring, beside `/dev/fuse`.
 //!
-//! The kernel has a queue of entries for each processor. An entry is memory that server and kernel share, and one
-//! command of the server that stays with the kernel until there is a request. The command completes with the request
-//! in the memory; the next command hands over the reply and asks for the next request. So a reply and the wait for
-//! the next request are one system call, or none while other entries are ready. FORGET and INTERRUPT stay on
-//! `/dev/fuse`.
+//! The kernel has a queue of entries for each processor. An entry is memory that server and kernel
+//! share, and one command of the server that stays with the kernel until there is a request. The
+//! command completes with the request in the memory; the next command hands over the reply and asks
+//! for the next request. So a reply and the wait for the next request are one system call, or none
+//! while other entries are ready. FORGET and INTERRUPT stay on `/dev/fuse`.
 //!
 //! The head of an entry's memory, from `include/uapi/linux/fuse.h` (7.42):
 //!
@@ -39,7 +39,8 @@ const HEAD: usize = 288;
 
 /// The command that registers an entry (`FUSE_IO_URING_CMD_REGISTER`).
 const REGISTER: u32 = 1;
-/// The command that sends a reply and asks for the next request (`FUSE_IO_URING_CMD_COMMIT_AND_FETCH`).
+/// The command that sends a reply and asks for the next request
+/// (`FUSE_IO_URING_CMD_COMMIT_AND_FETCH`).
 const COMMIT_AND_FETCH: u32 = 2;
 
 /// Whether the machine's administrator allows FUSE over io_uring.
@@ -62,8 +63,8 @@ fn queues() -> io::Result<u16> {
     count.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no list of processors"))
 }
 
-/// Registers entries in every queue, and serves them from then on. The kernel sends no request before each queue has
-/// an entry.
+/// Registers entries in every queue, and serves them from then on. The kernel sends no request
+/// before each queue has an entry.
 ///
 /// # Errors
 /// The number of queues cannot be found out.
@@ -133,13 +134,14 @@ impl Entry {
     #[allow(unsafe_code)]
     async fn command(&mut self, op: u32, id: u64, memory: (u64, u32)) -> io::Result<()> {
         let command = Command { op, memory, args: [0, id, self.queue.into()] };
-        // SAFETY: an entry's memory is never freed, and is not read before the command completes: it is borrowed
-        // exclusively until then.
+        // SAFETY: an entry's memory is never freed, and is not read before the command completes:
+        // it is borrowed exclusively until then.
         unsafe { self.runtime.command(&self.device, command).await }.map(drop)
     }
 
-    /// Carries out the request in the memory, and puts the reply's data there. If it was the kernel's last request,
-    /// which is answered when the disk is clean, returns the signal to wait for.
+    /// Carries out the request in the memory, and puts the reply's data there. If it was the
+    /// kernel's last request, which is answered when the disk is clean, returns the signal to wait
+    /// for.
     async fn carry_out<F: FileSystem>(
         &mut self,
         shared: &Shared<F>,
@@ -208,8 +210,8 @@ fn put_reply(head: &mut [u8], unique: u64, error: i32, len: usize) {
     head[PAYLOAD..PAYLOAD + 4].copy_from_slice(&(len as u32).to_ne_bytes());
 }
 
-/// The memory of an entry, which the kernel writes while it has the entry. It is never freed, since nothing else may
-/// ever lie where the kernel writes.
+/// The memory of an entry, which the kernel writes while it has the entry. It is never freed, since
+/// nothing else may ever lie where the kernel writes.
 struct Memory {
     head: NonNull<[u8; HEAD]>,
     payload: NonNull<[u8]>,
@@ -239,17 +241,17 @@ impl Memory {
     fn lend(&mut self, len: usize) -> IoBuf {
         let start = self.payload.cast();
         assert!(len <= self.payload.len(), "more data than there is memory");
-        // SAFETY: the memory was leaked, so it lives for ever, and all of it was zeroed. A file system drops the buffer
-        // before its write returns (`FileSystem::write_buf`); only then does the entry use the memory again, or give it
-        // to the kernel.
+        // SAFETY: the memory was leaked, so it lives for ever, and all of it was zeroed. A file
+        // system drops the buffer before its write returns (`FileSystem::write_buf`); only then
+        // does the entry use the memory again, or give it to the kernel.
         unsafe { IoBuf::lent(start, len) }
     }
 
     /// Both parts, while the kernel does not have the entry.
     #[allow(unsafe_code)]
     fn parts(&mut self) -> (&mut [u8; HEAD], &mut [u8]) {
-        // SAFETY: both parts were leaked, so they live for ever. Only this value refers to them, and the kernel only
-        // during a command, which borrows this value exclusively.
+        // SAFETY: both parts were leaked, so they live for ever. Only this value refers to them,
+        // and the kernel only during a command, which borrows this value exclusively.
         unsafe { (self.head.as_mut(), self.payload.as_mut()) }
     }
 }
@@ -258,8 +260,8 @@ impl Memory {
 mod tests {
     use super::*;
 
-    /// A reply must be where the kernel reads it: the header at byte 0, with its length and errno, and the length of
-    /// its data at byte 272.
+    /// A reply must be where the kernel reads it: the header at byte 0, with its length and errno,
+    /// and the length of its data at byte 272.
     #[test]
     fn a_reply_is_where_the_kernel_reads_it() {
         let mut memory = Memory::new();

@@ -1,7 +1,8 @@
-//! The protocol's numbers and structures: version 7.45, as Linux documents it in `include/uapi/linux/fuse.h`.
+//! The protocol's numbers and structures: version 7.45, as Linux documents it in
+//! `include/uapi/linux/fuse.h`.
 //!
-//! A request is a header of 40 bytes, a structure of its own, and names or data. A reply is a header of 16 bytes and
-//! the result. All numbers have the machine's byte order.
+//! A request is a header of 40 bytes, a structure of its own, and names or data. A reply is a
+//! header of 16 bytes and the result. All numbers have the machine's byte order.
 
 use std::cell::RefCell;
 
@@ -155,8 +156,8 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// (`FUSE_NOTIFY_INVAL_INODE`). It stands in the place of a reply's error, with no request number.
 pub const INVALIDATE_INODE: i32 = 2;
 
-/// The body of such a notification for attributes alone: node, offset, length. A negative offset leaves the contents
-/// cached.
+/// The body of such a notification for attributes alone: node, offset, length. A negative offset
+/// leaves the contents cached.
 pub fn invalid_attributes(node: u64) -> [u8; 24] {
     let mut out = [0; 24];
     out[..8].copy_from_slice(&node.to_ne_bytes());
@@ -213,14 +214,15 @@ impl<'a> Request<'a> {
         Ok(Request::of(opcode, header, fields, rest))
     }
 
-    /// The kind and the identity in a message's header. `None` where the message is too short, or its kind is not known here.
+    /// The kind and the identity in a message's header. `None` where the message is too short, or
+    /// its kind is not known here.
     pub fn head(message: &[u8]) -> Option<(Opcode, u64)> {
         let header = message.get(..IN_HEADER)?;
         Some((Opcode::from_number(get_u32(header, 4))?, get_u64(header, 8)))
     }
 
-    /// A request in separate parts: its header, a buffer as large as any structure, and names or data. `None` if its
-    /// kind is not known here. Panics if a part is too small.
+    /// A request in separate parts: its header, a buffer as large as any structure, and names or
+    /// data. `None` if its kind is not known here. Panics if a part is too small.
     pub fn parts(header: &'a [u8], structure: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
         let opcode = Opcode::from_number(get_u32(header, 4))?;
         Some(Request::of(opcode, header, &structure[..opcode.structure()], rest))
@@ -322,7 +324,8 @@ impl<'a> Out<'a> {
         self.len += n;
     }
 
-    /// The next `n` bytes for the caller to fill, or as many as there are. [`advance`](Self::advance) must follow.
+    /// The next `n` bytes for the caller to fill, or as many as there are.
+    /// [`advance`](Self::advance) must follow.
     pub fn space(&mut self, n: usize) -> &mut [u8] {
         let end = (self.len + n).min(self.buf.len());
         &mut self.buf[self.len..end]
@@ -362,7 +365,8 @@ impl<'a> Out<'a> {
         self.attr(a);
     }
 
-    /// Appends a name's node and attributes, valid for `seconds`, 128 bytes (`struct fuse_entry_out`).
+    /// Appends a name's node and attributes, valid for `seconds`, 128 bytes (`struct
+    /// fuse_entry_out`).
     pub fn entry_out(&mut self, node: u64, a: &Attr, seconds: u64) {
         for n in [node, a.generation, seconds, seconds, 0] {
             self.u64(n);

@@ -1,7 +1,9 @@
-//! Policies that `ordo infer` finds, beside the true ones, for many configurations of this kernel's file systems: the
-//! table of `docs/results/infer.md`. Arguments: words that the names of the configurations must contain. Needs root.
+//! Policies that `ordo infer` finds, beside the true ones, for many configurations of this kernel's
+//! file systems: the table of `docs/results/infer.md`. Arguments: words that the names of the
+//! configurations must contain. Needs root.
 //!
-//! The timers of all configurations are waited for at once; the other experiments run one after the other.
+//! The timers of all configurations are waited for at once; the other experiments run one after the
+//! other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,8 +51,8 @@ fn configuration(
 fn ext(name: &str, block: u32, journal: u32, options: &str, commit: f64) -> Configuration {
     let mkfs = format!("-b {block} -J size={journal}");
     let mut truth = vec![("commit timer", commit), ("commit threshold", 1.0 / 3.0)];
-    // Without delayed allocation a commit writes the data (ordered); with it they wait for the flusher. Journaled data are at
-    // their place when a checkpoint has been, at no fixed time.
+    // Without delayed allocation a commit writes the data (ordered); with it they wait for the
+    // flusher. Journaled data are at their place when a checkpoint has been, at no fixed time.
     match () {
         () if options.contains("data=journal") => {}
         () if name == "ext3" && !options.contains("writeback") => {
@@ -62,8 +64,8 @@ fn ext(name: &str, block: u32, journal: u32, options: &str, commit: f64) -> Conf
     configuration(name, &mkfs, options, (256, 40), &truth)
 }
 
-/// XFS with a log of `log` MB: a checkpoint of the log (CIL) grows to an eighth of the log or to 16 times what fits into the
-/// in-core logs, 8 of 32 KB (`XLOG_CIL_SPACE_LIMIT`).
+/// XFS with a log of `log` MB: a checkpoint of the log (CIL) grows to an eighth of the log or to 16
+/// times what fits into the in-core logs, 8 of 32 KB (`XLOG_CIL_SPACE_LIMIT`).
 fn xfs(log: u32) -> Configuration {
     let bytes = f64::from(log) * MB;
     let limit = (bytes / 8.0).min(8.0 * 32.0 * 1024.0 * 16.0) / bytes;

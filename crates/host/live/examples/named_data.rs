@@ -1,6 +1,6 @@
-//! How many of the bytes of file data that programs write get the path of their file, on ext4, XFS and btrfs: the table
-//! of `docs/results/named.md`. Needs root, and a user `postgres` with `initdb`, `pg_ctl` and `pgbench`; git; tar.
-//! Arguments: seconds of pgbench.
+//! How many of the bytes of file data that programs write get the path of their file, on ext4, XFS
+//! and btrfs: the table of `docs/results/named.md`. Needs root, and a user `postgres` with
+//! `initdb`, `pg_ctl` and `pgbench`; git; tar. Arguments: seconds of pgbench.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ use ordo_live::Wanted;
 use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_pseudo::{DeviceSetup, KeepRequests};
 
-/// The workloads, each with its commands in the mounted file system. A database does not run as root, and its user cannot enter the
-/// directory of the mount, so that is bound to another one.
+/// The workloads, each with its commands in the mounted file system. A database does not run as
+/// root, and its user cannot enter the directory of the mount, so that is bound to another one.
 fn workloads(seconds: &str) -> Vec<(&'static str, String)> {
     let bound = "b=$(mktemp -d); chmod 755 $b; mount --bind . $b; trap 'cd /; umount $b; rmdir $b' EXIT; mkdir $b/pg; \
                  chown postgres $b/pg; cd /";
@@ -37,8 +37,8 @@ fn workloads(seconds: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Runs the commands, and returns the bytes of file data written, those whose file has a path, and those of which the owner is
-/// certain.
+/// Runs the commands, and returns the bytes of file data written, those whose file has a path, and
+/// those of which the owner is certain.
 fn measure(name: &str, commands: &str) -> Result<[u64; 3], String> {
     let (name, mkfs, options) = (name.to_owned(), Vec::new(), "defaults".to_owned());
     let system = LiveSystem { name, mkfs, options, bytes: 1 << 30 };

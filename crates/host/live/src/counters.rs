@@ -1,4 +1,5 @@
-//! Counters of a device by kind of block, and no trace: a text file in the form that Prometheus reads.
+//! Counters of a device by kind of block, and no trace: a text file in the form that Prometheus
+//! reads.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -72,8 +73,8 @@ fn text(out: &mut String, stats: &Stats, device: &str, system: &str, seconds: f6
     ];
     for (name, help, by, of) in kinds {
         head(out, name, help);
-        // Counters of Prometheus never fall: a guess that turns out to be of another kind moves from one to the other,
-        // which Prometheus takes as a restart of the first.
+        // Counters of Prometheus never fall: a guess that turns out to be of another kind moves
+        // from one to the other, which Prometheus takes as a restart of the first.
         for (class, counts) in by.iter().filter(|(_, counts)| counts.blocks > 0) {
             let _ = writeln!(out, "{name}{{{labels},kind=\"{}\"}} {}", class.key(), of(counts));
         }
@@ -101,7 +102,8 @@ impl Counting {
         let mut out = self.text.borrow_mut();
         let (stats, system) = (self.watch.so_far(), self.watch.system());
         text(&mut out, &stats, &self.wanted.device, system, thread_seconds());
-        // Nothing of the journal's transactions is kept: memory is that of the file system's metadata.
+        // Nothing of the journal's transactions is kept: memory is that of the file system's
+        // metadata.
         let _ = self.watch.end_part(false);
         // A reader never sees half of a file.
         let mut beside = self.wanted.file.clone().into_os_string();
@@ -141,7 +143,8 @@ impl Observer for Counting {
     }
 }
 
-/// A function that makes the counters of a device. Without a known file system all blocks are of an unknown kind.
+/// A function that makes the counters of a device. Without a known file system all blocks are of an
+/// unknown kind.
 pub fn counting(wanted: CountersWanted, into: CountersInto) -> MakeObserver {
     Box::new(move |before: &Before<'_>, _| {
         let watch = Watch::over_any(&Device(before));
@@ -164,7 +167,8 @@ mod tests {
     use super::*;
     use ordo_sba::Class;
 
-    /// The text has each kind once, with labels whose characters are escaped, and no kind without traffic.
+    /// The text has each kind once, with labels whose characters are escaped, and no kind without
+    /// traffic.
     #[test]
     fn the_text_is_what_prometheus_reads() {
         let mut stats = Stats::default();

@@ -65,8 +65,8 @@ pub enum LiveError {
 /// # Errors
 /// The program is not installed, or failed.
 pub fn run(program: &str, args: &[&str]) -> Result<(), LiveError> {
-    // The program runs in a session of its own: a signal that a terminal sends to all processes must not end an
-    // unmount.
+    // The program runs in a session of its own: a signal that a terminal sends to all processes
+    // must not end an unmount.
     let out = Command::new(program).args(args).process_group(0).output();
     let out = out.map_err(|e| LiveError::Program(format!("{program}: {e}; is it installed?")))?;
     if out.status.success() {
@@ -96,7 +96,8 @@ fn folder() -> Result<Folder, LiveError> {
     made.map_err(|error| LiveError::Io { what, error })
 }
 
-/// Unmounts a file system. A program that another thread is starting may have the directory open for a moment.
+/// Unmounts a file system. A program that another thread is starting may have the directory open
+/// for a moment.
 fn unmount(dir: &str) -> Result<(), LiveError> {
     let mut tries = 0;
     loop {
@@ -110,8 +111,8 @@ fn unmount(dir: &str) -> Result<(), LiveError> {
     }
 }
 
-/// A mount option for an image that exists more than once: XFS refuses to mount a second copy of the same file
-/// system, and another thread may have one mounted.
+/// A mount option for an image that exists more than once: XFS refuses to mount a second copy of
+/// the same file system, and another thread may have one mounted.
 fn one_of_many(name: &str) -> &'static str {
     if name == "xfs" { ",nouuid" } else { "" }
 }
@@ -138,7 +139,8 @@ pub fn look_into<T>(
     look: impl FnOnce(&Path) -> T,
 ) -> Result<T, LiveError> {
     if let Some((_, replayer)) = REPLAYERS.iter().find(|(system, _)| *system == name) {
-        // Its exit status tells that it has changed something, too; the mount tells whether that was enough.
+        // Its exit status tells that it has changed something, too; the mount tells whether that
+        // was enough.
         let done = Command::new(replayer[0]).args(&replayer[1..]).arg(image).output();
         done.map_err(|e| LiveError::Program(format!("{}: {e}; is it installed?", replayer[0])))?;
     }
@@ -182,8 +184,9 @@ impl KernelMount {
         })
     }
 
-    /// Mounts what is in the place that `setup` names: the whole device, or the partition of that number. The kernel finds out which
-    /// file system that is. Recording begins before the mount, with the observer of `setup`.
+    /// Mounts what is in the place that `setup` names: the whole device, or the partition of that
+    /// number. The kernel finds out which file system that is. Recording begins before the mount,
+    /// with the observer of `setup`.
     ///
     /// # Errors
     /// There is no device, or it cannot be mounted.
@@ -204,8 +207,8 @@ impl KernelMount {
         Ok(KernelMount { session: Some(session), folder, seen: Into::default() })
     }
 
-    /// Mounts an image that a crash left. Recording begins before that, and before `repair`, a program with arguments
-    /// that repairs the device first.
+    /// Mounts an image that a crash left. Recording begins before that, and before `repair`, a
+    /// program with arguments that repairs the device first.
     ///
     /// # Errors
     /// There is no device, or it cannot be repaired or mounted.
@@ -283,7 +286,8 @@ impl KernelMount {
         Ok((recording, seen))
     }
 
-    /// Unmounts, and returns the recording. The configuration had an observer of its own, which has the results.
+    /// Unmounts, and returns the recording. The configuration had an observer of its own, which has
+    /// the results.
     ///
     /// # Errors
     /// The file system is in use.
@@ -297,7 +301,8 @@ impl KernelMount {
 impl Drop for KernelMount {
     fn drop(&mut self) {
         if self.session.is_some() {
-            // The unmount is lazy: a program that still uses the mount must not keep the device alive.
+            // The unmount is lazy: a program that still uses the mount must not keep the device
+            // alive.
             let _ = Command::new("umount").arg("-l").arg(self.folder.path()).output();
         }
     }

@@ -12,7 +12,8 @@
 //! Invariants:
 //! - A write is named before it is carried out, so a rule is never late.
 //! - An experiment's mount and device go away however it ends.
-//! - An experiment knows kinds of blocks and times, but no file system: its answers come from observation.
+//! - An experiment knows kinds of blocks and times, but no file system: its answers come from
+//!   observation.
 //!
 //! All of this needs root, as the pseudo-device does.
 //!

@@ -15,8 +15,8 @@ use ordo_runtime::Time;
 
 use crate::watching::Device;
 
-/// A part of at most this many bytes is written while the next one is recorded. With larger ones the device waits, so
-/// that two are never in memory.
+/// A part of at most this many bytes is written while the next one is recorded. With larger ones
+/// the device waits, so that two are never in memory.
 const BESIDE_MAX: usize = 128 << 20;
 
 /// A function that takes an error and a number of parts.
@@ -38,8 +38,8 @@ pub struct PartsWanted {
     pub with_contents: bool,
     /// The disk model that gives requests their time.
     pub disk: Option<&'static str>,
-    /// Called once when a part cannot be written, with the reason and the number of parts so far. Recording ends then;
-    /// the device goes on.
+    /// Called once when a part cannot be written, with the reason and the number of parts so far.
+    /// Recording ends then; the device goes on.
     pub failed: Failed,
 }
 

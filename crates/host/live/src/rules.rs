@@ -147,7 +147,8 @@ impl WriteRules {
 mod tests {
     use super::*;
 
-    /// Every rule is printed as it is read; a text that is no rule is refused with the list of rules.
+    /// Every rule is printed as it is read; a text that is no rule is refused with the list of
+    /// rules.
     #[test]
     fn rules_are_words() {
         let all = [

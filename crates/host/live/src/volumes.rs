@@ -1,4 +1,5 @@
-//! Observers of the volumes of one device: each sees the requests to its volume as if the volume were a device.
+//! Observers of the volumes of one device: each sees the requests to its volume as if the volume
+//! were a device.
 
 use std::cell::Cell;
 use std::rc::Rc;

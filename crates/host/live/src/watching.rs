@@ -1,4 +1,5 @@
-//! A watcher on a pseudo-device: it names requests as they pass, applies rules, and hands on its results.
+//! A watcher on a pseudo-device: it names requests as they pass, applies rules, and hands on its
+//! results.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -101,11 +102,13 @@ impl DiskImage for DeviceNow {
     }
 }
 
-/// The watchers of a session's devices, by the devices' numbers, and the first byte and the size of each one's part.
+/// The watchers of a session's devices, by the devices' numbers, and the first byte and the size of
+/// each one's part.
 #[derive(Default)]
 struct Watches(RefCell<BTreeMap<(usize, u64, u64), Rc<Watch>>>);
 
-/// Joins the watcher of a device with those of the session's earlier devices, for a file system on two of them.
+/// Joins the watcher of a device with those of the session's earlier devices, for a file system on
+/// two of them.
 fn join(before: &Before<'_>, image: &dyn DiskImage, watch: &Rc<Watch>) {
     let watches = before.shared::<Watches>();
     for ((number, origin, bytes), earlier) in &*watches.0.borrow() {
@@ -186,7 +189,8 @@ impl Observer for Watching {
 /// The name of no file system.
 const NO_SYSTEM: &str = "none";
 
-/// A function that makes the watcher of a pseudo-device. A file system that is made while it watches is recognised.
+/// A function that makes the watcher of a pseudo-device. A file system that is made while it
+/// watches is recognised.
 pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
     Box::new(move |before, verdict| {
         let device = Device(before);

@@ -1,7 +1,7 @@
 //! This kernel's btrfs while it is used, compared with the output of its own tools.
 //!
-//! Fault model: a kernel with writes that the decoder does not expect. Skipped with a message without root, btrfs, or
-//! its tools.
+//! Fault model: a kernel with writes that the decoder does not expect. Skipped with a message
+//! without root, btrfs, or its tools.
 
 #[path = "../../../witness/sba/tests/all/common/mod.rs"]
 mod common;
@@ -21,8 +21,8 @@ use ordo_trace::RequestOp;
 
 const BYTES: u64 = 512 << 20;
 
-/// A lock for one test at a time: loop devices and mounts belong to the whole machine, and mkfs.btrfs looks at all of
-/// them.
+/// A lock for one test at a time: loop devices and mounts belong to the whole machine, and
+/// mkfs.btrfs looks at all of them.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -69,8 +69,8 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| byte()).collect()
 }
 
-/// Creates files, syncs them one by one, and grows, overwrites, truncates, links, shares, renames and removes them,
-/// in two subvolumes and snapshots of one.
+/// Creates files, syncs them one by one, and grows, overwrites, truncates, links, shares, renames
+/// and removes them, in two subvolumes and snapshots of one.
 fn work(dir: &Path) {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
@@ -365,10 +365,10 @@ fn judge(watch: &Watch, image: &[u8], dump: &Dump, what: &str) {
     }
 }
 
-/// A kernel's work: no block is unknown. At the end every tree block and all data have the name that btrfs's own dump
-/// gives them; free space by its extent tree has no owner, and used space has one. A watcher that reads the final
-/// device agrees. Catches a shared node that is given up with one of its users, data found at another's place, and
-/// roots that become current too late.
+/// A kernel's work: no block is unknown. At the end every tree block and all data have the name
+/// that btrfs's own dump gives them; free space by its extent tree has no owner, and used space has
+/// one. A watcher that reads the final device agrees. Catches a shared node that is given up with
+/// one of its users, data found at another's place, and roots that become current too late.
 #[test]
 fn every_block_of_a_kernels_btrfs_trace_is_named() {
     let _alone = alone();
@@ -394,9 +394,9 @@ fn every_block_of_a_kernels_btrfs_trace_is_named() {
     }
 }
 
-/// At several superblocks of a run, those of fsyncs included, a watcher that reads the device at that point must
-/// agree with one from the start. Catches errors that later superblocks hide, and a log tree that a later fsync has
-/// superseded.
+/// At several superblocks of a run, those of fsyncs included, a watcher that reads the device at
+/// that point must agree with one from the start. Catches errors that later superblocks hide, and a
+/// log tree that a later fsync has superseded.
 #[test]
 fn priming_at_any_superblock_gives_the_same_names() {
     let _alone = alone();
@@ -468,9 +468,9 @@ fn several(folder: &Path, layout: &[&str], count: usize) -> Option<Vec<Vec<u8>>>
     Some(images.iter().map(|image| std::fs::read(image).unwrap()).collect())
 }
 
-/// Several devices: wherever the watcher places a block of a file, the block must be there, and together they must
-/// hold each block as often as their profile says. With parity no place is claimed. Catches columns that are counted
-/// wrongly.
+/// Several devices: wherever the watcher places a block of a file, the block must be there, and
+/// together they must hold each block as often as their profile says. With parity no place is
+/// claimed. Catches columns that are counted wrongly.
 #[test]
 fn blocks_are_on_the_devices_that_the_chunks_name() {
     let _alone = alone();

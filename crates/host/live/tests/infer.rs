@@ -1,5 +1,5 @@
-//! Policies of this kernel's file systems, found from their writes. The experiments know none of the answers; the
-//! kernel's sources and documentation do, and decide.
+//! Policies of this kernel's file systems, found from their writes. The experiments know none of
+//! the answers; the kernel's sources and documentation do, and decide.
 //!
 //! Fault model: data held up by the device. Skipped with a message where there is no pseudo-device.
 
@@ -40,9 +40,10 @@ fn answer<'a>(all: &'a [InferredFinding], question: &str) -> &'a InferredFinding
     all.iter().find(|f| f.question == question).unwrap_or_else(|| panic!("{question}: {all:?}"))
 }
 
-/// A commit of ext3 waits for another file's data in ordered mode and not in writeback mode, and in both for the journal; after
-/// a restart a durable file is whole only if its data, the journal and its commit were not lost. Fault model: writes of one
-/// kind are delayed, or lost in a power cut. Would catch a wait that is not seen, or is seen where there is none.
+/// A commit of ext3 waits for another file's data in ordered mode and not in writeback mode, and in
+/// both for the journal; after a restart a durable file is whole only if its data, the journal and
+/// its commit were not lost. Fault model: writes of one kind are delayed, or lost in a power cut.
+/// Would catch a wait that is not seen, or is seen where there is none.
 #[test]
 fn delayed_and_dropped_writes_show_what_waits_and_what_is_needed() {
     let effort = Effort { trials: 1, wait: Duration::ZERO };
@@ -88,7 +89,8 @@ fn modes_are_distinguished() {
     }
 }
 
-/// ext3 logs blocks and XFS records; both put all programs' changes into one transaction; both flush before a commit.
+/// ext3 logs blocks and XFS records; both put all programs' changes into one transaction; both
+/// flush before a commit.
 #[test]
 fn the_logged_kinds_and_forms_are_found() {
     let Some(ext3) = found("ext3", "defaults", &["logging", "tangled"]) else { return };
@@ -104,8 +106,8 @@ fn the_logged_kinds_and_forms_are_found() {
     assert!(answer(&xfs, "what is logged").answer.contains("records"), "{xfs:?}");
 }
 
-/// The true times of commit timers lie in their intervals, and these say something: mounts of ext3 and ext4, each with three
-/// changes, at the same time. The times are those of the mount option.
+/// The true times of commit timers lie in their intervals, and these say something: mounts of ext3
+/// and ext4, each with three changes, at the same time. The times are those of the mount option.
 #[test]
 fn true_times_lie_in_their_intervals() {
     let cases = [("ext3", 3.0), ("ext4", 5.0)];
@@ -142,8 +144,8 @@ fn timers_and_thresholds_follow_the_options() {
     let checkpoint = answer(&two, "checkpoint trigger");
     let interval = checkpoint.interval.unwrap_or_else(|| panic!("{two:?}"));
     assert!(interval[0] > 0.0 && interval[1] <= 1.0, "{checkpoint:?}");
-    // JBD2 lets a transaction grow to a quarter of the journal, newer kernels to a third. Where a timer came first,
-    // the observed value is a lower bound.
+    // JBD2 lets a transaction grow to a quarter of the journal, newer kernels to a third. Where a
+    // timer came first, the observed value is a lower bound.
     let commit = answer(&two, "commit threshold");
     let interval = commit.interval.unwrap_or_else(|| panic!("{two:?}"));
     assert!(interval[0] > 0.02 && interval[0] < 0.36, "{commit:?}");

@@ -1,7 +1,7 @@
 //! Marks of an application's fsyncs, compared with the writes of the kernel's file systems.
 //!
-//! Fault model: an application that was told of an fsync that never happened. Skipped with a message where there is
-//! no pseudo-device.
+//! Fault model: an application that was told of an fsync that never happened. Skipped with a
+//! message where there is no pseudo-device.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -12,8 +12,9 @@ use ordo_pseudo::DeviceSetup;
 use ordo_sba::Watch;
 use ordo_trace::RequestOp;
 
-/// Two files are written; one is synced, and one is only marked as synced. Only the second may be reported, at its
-/// mark, and rows must number requests as the trace does. Catches marks that are put at the wrong place.
+/// Two files are written; one is synced, and one is only marked as synced. Only the second may be
+/// reported, at its mark, and rows must number requests as the trace does. Catches marks that are
+/// put at the wrong place.
 #[test]
 fn an_fsync_that_never_was_is_found() {
     for (name, options) in [

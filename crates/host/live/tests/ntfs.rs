@@ -5,8 +5,8 @@ use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_pseudo::DeviceSetup;
 use ordo_sba::Class;
 
-/// Files are created, grown, overwritten and removed: no block may be unknown, and every kind must be seen. ntfs-3g
-/// writes no log; it only marks the existing one.
+/// Files are created, grown, overwritten and removed: no block may be unknown, and every kind must
+/// be seen. ntfs-3g writes no log; it only marks the existing one.
 #[test]
 fn every_block_of_an_ntfs_3g_trace_is_named() {
     let bytes = 64 << 20;

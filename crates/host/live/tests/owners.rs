@@ -1,9 +1,9 @@
 //! The owners and names that a trace gives to blocks, compared with stamps inside the blocks.
 //!
-//! Every 512 bytes that the workload writes say which file they are of, and where in it. Files are made, synced,
-//! overwritten, renamed, linked, removed, and their inodes and blocks used again. Fault model: a pointer or a name that
-//! is out of date, because the file system journals it elsewhere, later, or not at all. Skipped with a message where
-//! there is no pseudo-device.
+//! Every 512 bytes that the workload writes say which file they are of, and where in it. Files are
+//! made, synced, overwritten, renamed, linked, removed, and their inodes and blocks used again.
+//! Fault model: a pointer or a name that is out of date, because the file system journals it
+//! elsewhere, later, or not at all. Skipped with a message where there is no pseudo-device.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -110,7 +110,8 @@ impl Work {
                 kept.push((id, name));
             }
             self.sync();
-            // A third is removed, so that inodes and blocks are used again; some are renamed and overwritten.
+            // A third is removed, so that inodes and blocks are used again; some are renamed and
+            // overwritten.
             for (n, (id, name)) in std::mem::take(&mut kept).into_iter().enumerate() {
                 match n % 6 {
                     0 | 3 => self.remove(&name),
@@ -241,8 +242,8 @@ fn recorded(
     Some((recording, seen, work))
 }
 
-/// Nearly all data have their file's path, and no path, inode, logical block or kind is wrong that is not marked as a
-/// guess. Every byte is in the table of files once.
+/// Nearly all data have their file's path, and no path, inode, logical block or kind is wrong that
+/// is not marked as a guess. Every byte is in the table of files once.
 fn owners_are_right(name: &str, mkfs: &str, options: &str, least: f64, guessed: f64) {
     let Some((recording, seen, work)) = recorded(name, mkfs, options) else { return };
     let found = compare(&recording, &seen.rows, &work);
@@ -282,9 +283,9 @@ fn on_ext4_owners_are_right() {
     owners_are_right("ext3", "", "defaults", 0.99, 0.0);
 }
 
-/// Without a journal on the device, pointers come after the blocks are used again. The share of guesses depends on the
-/// time at which the kernel writes them back: 0.18 to 0.26 on a quiet machine, 0.31 beside other work. None may be wrong
-/// without being marked, whatever the load.
+/// Without a journal on the device, pointers come after the blocks are used again. The share of
+/// guesses depends on the time at which the kernel writes them back: 0.18 to 0.26 on a quiet
+/// machine, 0.31 beside other work. None may be wrong without being marked, whatever the load.
 #[test]
 fn owners_are_right_when_pointers_come_late() {
     owners_are_right("ext2", "", "defaults", 0.92, 0.5);
@@ -308,8 +309,9 @@ fn on_btrfs_owners_are_right() {
     owners_are_right("btrfs", "", "defaults", 0.99, 0.0);
 }
 
-/// A recording in which the second file has the inode that the first one had. The kernel gives the lowest free inode of a group, but
-/// beside other work it may not have freed the first one yet, so up to five recordings are made.
+/// A recording in which the second file has the inode that the first one had. The kernel gives the
+/// lowest free inode of a group, but beside other work it may not have freed the first one yet, so
+/// up to five recordings are made.
 fn recorded_with_a_used_inode() -> Option<(Recording, ordo_live::WatchedTraffic, Work)> {
     for _ in 0..5 {
         let made = recorded("ext4", "", "defaults")?;
@@ -320,7 +322,8 @@ fn recorded_with_a_used_inode() -> Option<(Recording, ordo_live::WatchedTraffic,
     panic!("in five recordings the kernel never gave the inode again");
 }
 
-/// The file that `one` was gives its inode to `two`, which becomes `three`: no block of the second is the first's.
+/// The file that `one` was gives its inode to `two`, which becomes `three`: no block of the second
+/// is the first's.
 #[test]
 fn a_file_in_a_used_inode_has_its_own_name() {
     let Some((recording, seen, _)) = recorded_with_a_used_inode() else { return };

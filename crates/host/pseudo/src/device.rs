@@ -87,7 +87,8 @@ impl<'a> Before<'a> {
         Before { bytes: core.tap.geometry().bytes, origin: 0, core, beside }
     }
 
-    /// The contents of `bytes` bytes of the device from byte `origin` on, as those of a device of their own.
+    /// The contents of `bytes` bytes of the device from byte `origin` on, as those of a device of
+    /// their own.
     #[must_use]
     pub fn within(&self, origin: u64, bytes: u64) -> Before<'a> {
         let (core, beside) = (self.core, self.beside);
@@ -125,8 +126,8 @@ impl<'a> Before<'a> {
         Some(Before::of(core, Some(Beside { number, ..beside })))
     }
 
-    /// A value that the observers of all devices of the session share, if all of them ask for one of the same type. The
-    /// first to ask makes it.
+    /// A value that the observers of all devices of the session share, if all of them ask for one
+    /// of the same type. The first to ask makes it.
     pub fn shared<T: Default + 'static>(&self) -> Rc<T> {
         let Some(beside) = self.beside else { return Rc::default() };
         let mut shared = beside.shared.borrow_mut();
@@ -140,11 +141,11 @@ pub type IsUrgent = Rc<dyn Fn(&Issued<'_>) -> bool>;
 
 /// A watcher of the device while it is used. It runs on the device's own thread.
 pub trait Observer {
-    /// The sink that is shown the requests. A write is shown before it is carried out; the sink puts its decision
-    /// into the cell that [`MakeObserver`] was given.
+    /// The sink that is shown the requests. A write is shown before it is carried out; the sink
+    /// puts its decision into the cell that [`MakeObserver`] was given.
     fn sink(&self) -> Rc<dyn TapSink>;
-    /// A function that tells the requests that must be shown at once; the others may be shown later, in their order, and nothing
-    /// is decided about them. `None`: all must.
+    /// A function that tells the requests that must be shown at once; the others may be shown
+    /// later, in their order, and nothing is decided about them. `None`: all must.
     fn urgent(&self) -> Option<IsUrgent> {
         None
     }
@@ -154,7 +155,8 @@ pub trait Observer {
     fn tick(&self, _now: Time) {}
     /// Takes in a mark.
     fn mark(&self, _text: &str, _at: Time) {}
-    /// Whether the observer wants a [turn](Self::turn). Then no request begins until those under way have completed.
+    /// Whether the observer wants a [turn](Self::turn). Then no request begins until those under
+    /// way have completed.
     fn is_due(&self, _now: Time) -> bool {
         false
     }
@@ -182,8 +184,8 @@ pub struct DeviceSetup {
     pub disk: Option<&'static Model>,
     /// Whether the device reports a volatile cache, so that its user sends flushes.
     pub volatile: bool,
-    /// Partitions that the kernel is told of: number, first byte and size in bytes of each. Their devices have the number behind
-    /// the device's name and a `p`.
+    /// Partitions that the kernel is told of: number, first byte and size in bytes of each. Their
+    /// devices have the number behind the device's name and a `p`.
     pub partitions: Vec<(u32, u64, u64)>,
 }
 
@@ -218,8 +220,8 @@ pub struct Recording {
     pub start: Vec<u8>,
     /// Every request since then, or the last ones.
     pub trace: Trace,
-    /// A moment on this process's clock, and exactly the same moment on the trace's, so that recordings of several
-    /// threads can be put on one clock.
+    /// A moment on this process's clock, and exactly the same moment on the trace's, so that
+    /// recordings of several threads can be put on one clock.
     pub clock: (Instant, Time),
     /// The requests before which marks were put, numbered as if there were no marks.
     pub marks: Vec<u64>,
@@ -228,7 +230,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The number in the trace of a request that an observer counted, since observers are not shown marks.
+    /// The number in the trace of a request that an observer counted, since observers are not shown
+    /// marks.
     pub fn number(&self, request: u64) -> u64 {
         request + self.marks.partition_point(|at| *at <= request) as u64
     }
@@ -243,7 +246,8 @@ pub(crate) struct Ruled {
     verdict: Rc<Cell<RequestDecision>>,
     volatile: bool,
     recorder: Rc<Recorder>,
-    /// The number in the recording of each write that was dropped; none if only the last requests are kept.
+    /// The number in the recording of each write that was dropped; none if only the last requests
+    /// are kept.
     dropped: RefCell<Vec<usize>>,
     keeps_all: bool,
 }
@@ -253,7 +257,8 @@ impl Ruled {
         self.disk.inner()
     }
 
-    /// Whether a write is carried out, after the observer's decision and the delay that it may ask for.
+    /// Whether a write is carried out, after the observer's decision and the delay that it may ask
+    /// for.
     async fn is_let_through(&self, offset: u64, len: usize) -> Result<bool, BlockError> {
         // The tap has just shown this write to the observer; no other code has run since.
         match self.verdict.take() {

@@ -1,5 +1,5 @@
-//! The FUSE file system of the devices. It has a file for each device; one that takes commands, `start` and
-//! `mark TEXT`; and one that takes marks, a line each, from any user.
+//! The FUSE file system of the devices. It has a file for each device; one that takes commands,
+//! `start` and `mark TEXT`; and one that takes marks, a line each, from any user.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +14,8 @@ use ordo_vfs::{
 use crate::device::{self, Core};
 use crate::marks::Lines;
 
-/// The name of the file that is the first device; the others have their number behind it, from 2 on.
+/// The name of the file that is the first device; the others have their number behind it, from 2
+/// on.
 const DEVICE: &str = "device";
 /// The name of the file that takes commands.
 pub(crate) const CONTROL: &str = "control";
@@ -138,7 +139,8 @@ impl FileSystem for DeviceFs {
     }
 
     async fn setattr(&self, ino: Ino, _set: &SetAttr) -> FsResult<Attr> {
-        // The kernel sets times, or truncates a file before a command is written: neither changes anything.
+        // The kernel sets times, or truncates a file before a command is written: neither changes
+        // anything.
         self.attr(ino)
     }
 

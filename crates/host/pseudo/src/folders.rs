@@ -1,8 +1,8 @@
 //! Temporary folders that are found again after their process was killed.
 //!
-//! All folders of a process ([`Folder`]) are in one folder of its own, `ordo-run-...`, beside a file that the process keeps
-//! locked. The kernel releases the lock when the process ends, however it ends. So [`leftovers`] finds the folders of dead
-//! processes, and never those of living ones.
+//! All folders of a process ([`Folder`]) are in one folder of its own, `ordo-run-...`, beside a
+//! file that the process keeps locked. The kernel releases the lock when the process ends, however
+//! it ends. So [`leftovers`] finds the folders of dead processes, and never those of living ones.
 //!
 //! ```no_run
 //! let folder = ordo_pseudo::Folder::new("ordo-check-")?;
@@ -120,7 +120,8 @@ impl Folder {
 #[derive(Debug)]
 pub struct Leftover {
     path: PathBuf,
-    /// The lock, so that only one process removes the folder; `None` if the process ended before it made one.
+    /// The lock, so that only one process removes the folder; `None` if the process ended before it
+    /// made one.
     lock: Option<File>,
 }
 
@@ -143,8 +144,9 @@ pub fn leftovers() -> io::Result<Vec<Leftover>> {
     Ok(all)
 }
 
-/// Unmounts, in the mount namespace that the calling thread has just got for itself, the copies of other processes' mounts.
-/// Otherwise a recording could not remove its device before this process has ended too.
+/// Unmounts, in the mount namespace that the calling thread has just got for itself, the copies of
+/// other processes' mounts. Otherwise a recording could not remove its device before this process
+/// has ended too.
 pub fn drop_mounts_of_others() {
     let all = mounts_below(&std::env::temp_dir()).unwrap_or_default();
     for (dir, _) in all.into_iter().rev() {
@@ -161,7 +163,8 @@ pub fn drop_mounts_of_others() {
 /// Removes the folders of this user's dead processes, as far as that is possible.
 pub fn remove_leftovers() {
     for left in leftovers().unwrap_or_default() {
-        // A folder in which a dead recording's device is still mounted is left to `ordo trace cleanup`.
+        // A folder in which a dead recording's device is still mounted is left to `ordo trace
+        // cleanup`.
         let _ = left.remove();
     }
 }
@@ -187,7 +190,8 @@ impl Leftover {
         &self.path
     }
 
-    /// Removes the folder with everything in it. File systems that threads of the dead process served are unmounted.
+    /// Removes the folder with everything in it. File systems that threads of the dead process
+    /// served are unmounted.
     ///
     /// # Errors
     /// Another file system is mounted in it, or the operating system's error.
@@ -234,8 +238,8 @@ mod tests {
         leftovers().unwrap().iter().any(|left| left.path() == path)
     }
 
-    /// Folders of a living process are never left over. The process's folder goes away with the last one in it. When
-    /// the lock is released, it is found, and removed with its contents.
+    /// Folders of a living process are never left over. The process's folder goes away with the
+    /// last one in it. When the lock is released, it is found, and removed with its contents.
     #[test]
     fn folders_of_dead_processes_are_found() {
         let (one, two) = (Folder::new("ordo-one-").unwrap(), Folder::new("ordo-two-").unwrap());
@@ -260,7 +264,8 @@ mod tests {
         assert!(!dead.exists());
     }
 
-    /// A cleanup between the making of a folder and its lock removes the folder, and the owner makes another one.
+    /// A cleanup between the making of a folder and its lock removes the folder, and the owner
+    /// makes another one.
     #[test]
     fn a_folder_that_is_not_locked_yet_is_made_again() {
         let new = tempfile::Builder::new().prefix(RUN).tempdir().unwrap().keep();

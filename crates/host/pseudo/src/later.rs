@@ -1,8 +1,9 @@
-//! Requests that the observer is shown after they were sent on: naming a block then costs no time of the program that
-//! waits for the request.
+//! Requests that the observer is shown after they were sent on: naming a block then costs no time
+//! of the program that waits for the request.
 //!
-//! The observer sees every request in order. It is shown those that it may see later when the server has nothing else
-//! to do, or when too many bytes wait, and all of them before one that it must see at once.
+//! The observer sees every request in order. It is shown those that it may see later when the
+//! server has nothing else to do, or when too many bytes wait, and all of them before one that it
+//! must see at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -154,7 +155,8 @@ pub(crate) async fn show_while_idle(runtime: Runtime, core: Rc<Core>) {
 mod tests {
     use super::*;
 
-    /// The requests that a sink was shown: the number, whether it was the end of the request, and the data.
+    /// The requests that a sink was shown: the number, whether it was the end of the request, and
+    /// the data.
     type Shown = Rc<RefCell<Vec<(u64, bool, Option<Vec<u8>>)>>>;
 
     #[derive(Default)]
@@ -182,9 +184,9 @@ mod tests {
         Completed { id, order, op, offset, len, flags, data, issued: at, at, epoch, result }
     }
 
-    /// Writes are shown later, in order and with their data; all of them before an urgent write, before the data of a read,
-    /// and before more waits than may. Would catch a request that is shown out of order, or with other data, and memory
-    /// without bound.
+    /// Writes are shown later, in order and with their data; all of them before an urgent write,
+    /// before the data of a read, and before more waits than may. Would catch a request that is
+    /// shown out of order, or with other data, and memory without bound.
     #[test]
     fn requests_are_shown_later_and_in_order() {
         let shown = Shown::default();

@@ -1,16 +1,18 @@
 //! A pseudo-device: a kernel block device that records every request, without a kernel module.
 //!
-//! Layers, from the kernel down: a loop device, opened so that it caches nothing; a FUSE file system with the device
-//! as a file ([`file`]), over io_uring where the kernel has that. For virtual machines and other kernels there is NBD
-//! instead ([`nbd`]). Beneath either: a tap, rules about writes, and memory, an image, or a device (`device`). A
-//! thread of its own serves the requests; the user of the device holds a [`Session`] or an [`nbd::Nbd`]. A file system
-//! of the same thread uses a [`RecordedDisk`], which has only the part beneath.
+//! Layers, from the kernel down: a loop device, opened so that it caches nothing; a FUSE file
+//! system with the device as a file ([`file`]), over io_uring where the kernel has that. For
+//! virtual machines and other kernels there is NBD instead ([`nbd`]). Beneath either: a tap, rules
+//! about writes, and memory, an image, or a device (`device`). A thread of its own serves the
+//! requests; the user of the device holds a [`Session`] or an [`nbd::Nbd`]. A file system of the
+//! same thread uses a [`RecordedDisk`], which has only the part beneath.
 //!
 //! Invariants:
 //! - The recording has every request to the device, in the order of arrival, with its contents.
 //! - A flush of the device is a flush at the tap, and ends when that flush has ended.
-//! - An observer sees a write before it is carried out, and decides whether it is. One that decides nothing sees it later
-//!   (`later`), so that naming a block takes no time of the program that waits; the order is the same.
+//! - An observer sees a write before it is carried out, and decides whether it is. One that decides
+//!   nothing sees it later (`later`), so that naming a block takes no time of the program that
+//!   waits; the order is the same.
 //! - The loop device and the mount go away with their session, however it ends.
 //! - Temporary folders of a process that is killed are found again ([`leftovers`]).
 //! - An observer may take a turn between requests: then none is under way (`turns`).

@@ -1,9 +1,9 @@
-//! Lines that programs write, put together from pieces: for the file of marks, and for a named pipe where there is no such
-//! file.
+//! Lines that programs write, put together from pieces: for the file of marks, and for a named pipe
+//! where there is no such file.
 //!
-//! A line is one when its newline has come. The kernel hands a write over in pieces that end where a page ends, and a
-//! program may write a line in several parts while others write theirs. So the parts of each writer are put together apart.
-//! A line without a newline is none.
+//! A line is one when its newline has come. The kernel hands a write over in pieces that end where
+//! a page ends, and a program may write a line in several parts while others write theirs. So the
+//! parts of each writer are put together apart. A line without a newline is none.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -40,7 +40,8 @@ struct Begun {
 }
 
 impl Lines {
-    /// Adds bytes to a writer's line, and calls `each` with the lines that end in them, without their ends.
+    /// Adds bytes to a writer's line, and calls `each` with the lines that end in them, without
+    /// their ends.
     pub(crate) fn put(&mut self, writer: FileWriter, bytes: &[u8], each: &mut impl FnMut(&str)) {
         self.put_of(writer, bytes, &is_alive, each);
     }
@@ -69,8 +70,8 @@ impl Lines {
         }
     }
 
-    /// The line that a writer has begun. A line that a thread left unfinished when it ended goes on through the same
-    /// opening, as the output of several commands of a shell does.
+    /// The line that a writer has begun. A line that a thread left unfinished when it ended goes on
+    /// through the same opening, as the output of several commands of a shell does.
     fn take(&mut self, writer: FileWriter, is_alive: &dyn Fn(u32) -> bool) -> Begun {
         let of_opening =
             FileWriter { thread: 0, ..writer }..=FileWriter { thread: u32::MAX, ..writer };
@@ -124,8 +125,9 @@ fn is_alive(thread: u32) -> bool {
     thread == 0 || Path::new("/proc").join(thread.to_string()).exists()
 }
 
-/// The reading end of a named pipe to which programs write lines. Writers of a pipe cannot be told apart, so only a line
-/// that is written at once, and is no longer than 4,096 bytes, is safe from those of other writers.
+/// The reading end of a named pipe to which programs write lines. Writers of a pipe cannot be told
+/// apart, so only a line that is written at once, and is no longer than 4,096 bytes, is safe from
+/// those of other writers.
 #[derive(Debug)]
 pub struct LinePipe {
     file: Arc<File>,
@@ -133,7 +135,8 @@ pub struct LinePipe {
 }
 
 impl LinePipe {
-    /// Makes a pipe with these permissions, and opens it. It is open for writing too, so that it does not end with a writer.
+    /// Makes a pipe with these permissions, and opens it. It is open for writing too, so that it
+    /// does not end with a writer.
     ///
     /// # Errors
     /// The pipe exists, or cannot be made or opened.
@@ -176,8 +179,9 @@ mod tests {
     use super::*;
     use crate::nbd::mark_of;
 
-    /// Lines come in pieces, with the ends that a terminal makes, and among lines that are no marks or too long.
-    /// Would catch a mark that is cut where a read ended, and memory that grows with a line without end.
+    /// Lines come in pieces, with the ends that a terminal makes, and among lines that are no marks
+    /// or too long. Would catch a mark that is cut where a read ended, and memory that grows with a
+    /// line without end.
     #[test]
     fn lines_are_put_together() {
         let dir = tempfile::tempdir().unwrap();
@@ -193,9 +197,9 @@ mod tests {
         assert_eq!(pipe.unfinished(), 1);
     }
 
-    /// The parts of lines come as the kernel and several writers hand them over: a line of 1 MB in pieces of a page, halves
-    /// of two processes through their own openings, halves of two threads through one, and two commands of a shell that
-    /// end one after the other.
+    /// The parts of lines come as the kernel and several writers hand them over: a line of 1 MB in
+    /// pieces of a page, halves of two processes through their own openings, halves of two threads
+    /// through one, and two commands of a shell that end one after the other.
     ///
     /// Would catch promises that nobody made: halves of lines, and lines of two writers in one.
     #[test]

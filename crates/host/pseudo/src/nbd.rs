@@ -1,13 +1,13 @@
-//! The device as an NBD server, for virtual machines and for kernels elsewhere: a unix socket, or TCP on this
-//! machine's own addresses. The protocol is the fixed newstyle, with simple replies:
+//! The device as an NBD server, for virtual machines and for kernels elsewhere: a unix socket, or
+//! TCP on this machine's own addresses. The protocol is the fixed newstyle, with simple replies:
 //! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>.
 //!
-//! No client can stop the server or another client. Sockets never block the server's thread: a reply waits until its
-//! client reads. Until then it counts against the client's budget ([`PENDING_MAX`]), and a client without budget is not read
-//! from.
+//! No client can stop the server or another client. Sockets never block the server's thread: a
+//! reply waits until its client reads. Until then it counts against the client's budget
+//! ([`PENDING_MAX`]), and a client without budget is not read from.
 //!
-//! A unix socket is open to its owner alone. A TCP port is open to every user of the machine, so there the export's name is
-//! a secret, which only the URI tells.
+//! A unix socket is open to its owner alone. A TCP port is open to every user of the machine, so
+//! there the export's name is a secret, which only the URI tells.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -52,10 +52,11 @@ const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 
-/// Handshake flags: fixed newstyle (`NBD_FLAG_FIXED_NEWSTYLE`), and no zeros after the oldest option
-/// (`NBD_FLAG_NO_ZEROES`).
+/// Handshake flags: fixed newstyle (`NBD_FLAG_FIXED_NEWSTYLE`), and no zeros after the oldest
+/// option (`NBD_FLAG_NO_ZEROES`).
 const SERVER_FLAGS: u16 = 3;
-/// Transmission flags: has flags, flush, FUA, trim, write-zeroes, several connections (`NBD_FLAG_*`).
+/// Transmission flags: has flags, flush, FUA, trim, write-zeroes, several connections
+/// (`NBD_FLAG_*`).
 const EXPORT_FLAGS: u16 = 1 | 4 | 8 | 32 | 64 | 256;
 
 /// Options of the handshake phase, and the replies to them.
@@ -90,7 +91,8 @@ pub enum Address {
     Private,
     /// A unix socket in the file system. It must not exist, and is removed with the server.
     Unix(PathBuf),
-    /// A host of this machine's loopback and a port; port 0 takes a free one. The export's name is a secret.
+    /// A host of this machine's loopback and a port; port 0 takes a free one. The export's name is
+    /// a secret.
     Tcp(String),
 }
 
@@ -159,8 +161,8 @@ impl Nbd {
         &self.uri
     }
 
-    /// A named pipe that takes commands, a line each: `mark TEXT` puts a text into the trace, before the requests that
-    /// come after the server has read it, a moment after it was written.
+    /// A named pipe that takes commands, a line each: `mark TEXT` puts a text into the trace,
+    /// before the requests that come after the server has read it, a moment after it was written.
     pub fn control(&self) -> PathBuf {
         self.marks.path().join(CONTROL)
     }
@@ -351,7 +353,8 @@ struct Asked {
 }
 
 impl Connection {
-    /// Fills `buf`. It waits for the first byte without blocking other connections, then for all of them.
+    /// Fills `buf`. It waits for the first byte without blocking other connections, then for all of
+    /// them.
     async fn fill(&self, buf: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         while done < buf.len() {
@@ -435,7 +438,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Serves the handshake phase, until the client has chosen. Returns false if the client disconnects.
+    /// Serves the handshake phase, until the client has chosen. Returns false if the client
+    /// disconnects.
     async fn options(&self, no_zeroes: bool) -> io::Result<bool> {
         let bytes = self.core.geometry().bytes;
         loop {

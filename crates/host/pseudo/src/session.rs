@@ -69,7 +69,8 @@ pub(crate) fn failed(what: &'static str) -> impl Fn(io::Error) -> PseudoError {
 }
 
 impl Session {
-    /// A device of `bytes` bytes in memory, which are zero. All requests are recorded with their contents.
+    /// A device of `bytes` bytes in memory, which are zero. All requests are recorded with their
+    /// contents.
     ///
     /// # Errors
     /// The caller is not root, or there is no FUSE or no loop device.
@@ -80,13 +81,14 @@ impl Session {
     /// A device with the given configuration.
     ///
     /// # Errors
-    /// The caller is not root, there is no FUSE or no loop device, or the place of its contents cannot be opened.
+    /// The caller is not root, there is no FUSE or no loop device, or the place of its contents
+    /// cannot be opened.
     pub fn with(setup: DeviceSetup) -> Result<Session, PseudoError> {
         Session::of_each(vec![setup])
     }
 
-    /// A device for each configuration, all served by one thread, so that their recordings have one clock. The first
-    /// one says whether requests go over io_uring.
+    /// A device for each configuration, all served by one thread, so that their recordings have one
+    /// clock. The first one says whether requests go over io_uring.
     ///
     /// # Errors
     /// As for [`with`](Self::with).
@@ -173,8 +175,8 @@ impl Session {
         &self.devices
     }
 
-    /// A file with the device's contents beneath the kernel's caches: the contents that a crash at this moment would
-    /// leave.
+    /// A file with the device's contents beneath the kernel's caches: the contents that a crash at
+    /// this moment would leave.
     pub fn contents(&self) -> PathBuf {
         self.folder.path().join(name_of(0))
     }
@@ -189,8 +191,8 @@ impl Session {
         self.folder.path().join(MARKS)
     }
 
-    /// Begins recording; the trace starts with the device's present contents. Data that the kernel still caches for
-    /// the device should have been written before (`sync`).
+    /// Begins recording; the trace starts with the device's present contents. Data that the kernel
+    /// still caches for the device should have been written before (`sync`).
     ///
     /// # Errors
     /// The device's server has ended.
@@ -200,7 +202,8 @@ impl Session {
             .map_err(failed("telling the device to record"))
     }
 
-    /// Removes the device, and returns the recording: that of the first device, if there are several.
+    /// Removes the device, and returns the recording: that of the first device, if there are
+    /// several.
     ///
     /// # Errors
     /// Recording never began, or the device is in use.
@@ -224,8 +227,8 @@ impl Session {
             partitions.iter().for_each(|number| drop(loopdev::remove_partition(open, *number)));
         }
         self.open.clear();
-        // The kernel releases the loop device's file a moment after its last user has closed it. A FUSE server does so after
-        // umount(8) has returned, when it has written everything.
+        // The kernel releases the loop device's file a moment after its last user has closed it. A
+        // FUSE server does so after umount(8) has returned, when it has written everything.
         let start = Instant::now();
         while start.elapsed() < RELEASED_WITHIN {
             match self.detach.unmount(false) {
@@ -242,8 +245,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            // An error cannot be reported from here. If the device is still in use, the server continues until it is
-            // not.
+            // An error cannot be reported from here. If the device is still in use, the server
+            // continues until it is not.
             if self.take_down().is_err() {
                 let _ = self.detach.unmount(true);
                 return;
@@ -253,7 +256,8 @@ impl Drop for Session {
     }
 }
 
-/// A loop device over the device's file. It disappears when its last user closes it, so also when this process dies.
+/// A loop device over the device's file. It disappears when its last user closes it, so also when
+/// this process dies.
 fn loop_over(file: &Path, has_partitions: bool) -> io::Result<(PathBuf, File)> {
     let backing = File::options().read(true).write(true).open(file)?;
     loopdev::direct_over(&backing, file, has_partitions)

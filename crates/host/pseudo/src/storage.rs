@@ -62,8 +62,8 @@ impl Held {
     }
 }
 
-/// The contents of a device, or of a part of it, at the moment when they are read. Every write that has completed is in
-/// them.
+/// The contents of a device, or of a part of it, at the moment when they are read. Every write that
+/// has completed is in them.
 #[derive(Clone)]
 pub struct DeviceContents {
     /// The size in bytes.
@@ -132,8 +132,8 @@ impl BlockDevice for Storage {
         }
     }
 
-    /// Discards a range, which then reads as zeros: the loop driver sends ranges that must become zero as discards
-    /// too.
+    /// Discards a range, which then reads as zeros: the loop driver sends ranges that must become
+    /// zero as discards too.
     async fn discard(&self, offset: u64, len: u64) -> Result<(), BlockError> {
         if let Storage::Path(disk, _) = self {
             disk.discard(offset, len).await?;

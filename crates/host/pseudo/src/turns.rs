@@ -1,4 +1,5 @@
-//! Moments between requests, at which an observer may end a part of its recording: the way of each request to the device.
+//! Moments between requests, at which an observer may end a part of its recording: the way of each
+//! request to the device.
 
 use std::cell::Cell;
 use std::rc::Rc;

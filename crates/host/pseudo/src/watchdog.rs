@@ -1,9 +1,10 @@
 //! The watchdog: ends a device whose server has died.
 //!
-//! A killed process ends only when each of its threads does. A thread that waits for a device of its own process
-//! waits for a dead server, and keeps the connection open. So the process never ends, and neither does any other
-//! process's `sync`. The watchdog is a small process that checks every second whether the server exists, and aborts
-//! the connection if it does not. All requests then fail, and all tasks continue.
+//! A killed process ends only when each of its threads does. A thread that waits for a device of
+//! its own process waits for a dead server, and keeps the connection open. So the process never
+//! ends, and neither does any other process's `sync`. The watchdog is a small process that checks
+//! every second whether the server exists, and aborts the connection if it does not. All requests
+//! then fail, and all tasks continue.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,16 +19,18 @@ use ordo_fuse::mounts::escaped;
 
 use crate::folders::Folder;
 
-/// The watchdog's script. Its arguments are the server thread's folder in `/proc`, its process's folder, and the
-/// connection's number. If the kernel's folder of connections is not mounted, the script mounts it.
+/// The watchdog's script. Its arguments are the server thread's folder in `/proc`, its process's
+/// folder, and the connection's number. If the kernel's folder of connections is not mounted, the
+/// script mounts it.
 const SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; [ -e \"$2\" ] || exit 0; \
     all=/sys/fs/fuse/connections; \
     [ -e \"$all/$3\" ] || mount -t fusectl none \"$all\"; echo 1 >\"$all/$3/abort\"";
 
-/// The script of the watchdog over the mounts of a whole process. Its arguments are the folder in `/proc` of a thread that
-/// lives as long as the process, a folder with notes, and the process's folder. A note has a directory on which something
-/// is mounted or about to be, as it is, and as the table of mounts has it. When the process dies, the connections of
-/// these mounts are aborted and the mounts removed. A helper that was mounting for the process gets a second to end.
+/// The script of the watchdog over the mounts of a whole process. Its arguments are the folder in
+/// `/proc` of a thread that lives as long as the process, a folder with notes, and the process's
+/// folder. A note has a directory on which something is mounted or about to be, as it is, and as
+/// the table of mounts has it. When the process dies, the connections of these mounts are aborted
+/// and the mounts removed. A helper that was mounting for the process gets a second to end.
 const MOUNTS_SCRIPT: &str = "while [ -e \"$1\" ]; do sleep 1; done; sleep 1; all=/sys/fs/fuse/connections; \
     table=$(cat /proc/self/mountinfo); for f in \"$2\"/*; do [ -e \"$f\" ] || continue; \
     { IFS= read -r dir; read -r at; } <\"$f\"; \
@@ -80,14 +83,15 @@ fn started(script: &str, args: &[&str]) -> io::Result<Child> {
     command.spawn()
 }
 
-/// A mount by a thread of this process, which goes away even if the process is killed. The mount is watched until this
-/// is dropped.
+/// A mount by a thread of this process, which goes away even if the process is killed. The mount is
+/// watched until this is dropped.
 #[derive(Debug)]
 pub struct WatchedMount(PathBuf);
 
 impl WatchedMount {
-    /// Watches the FUSE file system that is about to be mounted on `dir`, an absolute path. Nothing needs to be mounted
-    /// yet: so there is no moment at which a killed process leaves a mount behind.
+    /// Watches the FUSE file system that is about to be mounted on `dir`, an absolute path. Nothing
+    /// needs to be mounted yet: so there is no moment at which a killed process leaves a mount
+    /// behind.
     ///
     /// # Errors
     /// There is no shell, no `/proc`, or no space for a file.
@@ -104,7 +108,8 @@ impl WatchedMount {
     }
 }
 
-/// Writes the note of a directory. A name that begins with a dot is none of a note, so there are whole notes only.
+/// Writes the note of a directory. A name that begins with a dot is none of a note, so there are
+/// whole notes only.
 fn note(file: &Path, dir: &Path) -> io::Result<()> {
     let part = file.with_file_name(".part").with_extension(file.file_name().unwrap_or_default());
     let dir_as_is = dir.as_os_str().as_encoded_bytes();
@@ -148,8 +153,9 @@ mod tests {
 
     use super::*;
 
-    /// A process that is killed as soon as something is mounted leaves only the note that it has made before. By that
-    /// note, the watchdog of its mounts finds the mount, and removes it and the notes.
+    /// A process that is killed as soon as something is mounted leaves only the note that it has
+    /// made before. By that note, the watchdog of its mounts finds the mount, and removes it and
+    /// the notes.
     ///
     /// Would catch notes that need something from the mount.
     #[test]
@@ -169,7 +175,8 @@ mod tests {
             allow_other: true,
             flags: Vec::new(),
         };
-        // Nobody serves the mount, and its connection stays open: so only an abort ends calls that wait for it.
+        // Nobody serves the mount, and its connection stays open: so only an abort ends calls that
+        // wait for it.
         let attached = attach(&how, &dir).unwrap();
         let is_mounted = || {
             let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();

@@ -1,7 +1,8 @@
-//! This kernel's own file systems on a pseudo-device: made, mounted, used, unmounted. Every block must have a name,
-//! and at the end an owner exactly where the file system's own maps call it used.
+//! This kernel's own file systems on a pseudo-device: made, mounted, used, unmounted. Every block
+//! must have a name, and at the end an owner exactly where the file system's own maps call it used.
 //!
-//! Fault model: a kernel that is newer than the recorded traces, with features that they do not have.
+//! Fault model: a kernel that is newer than the recorded traces, with features that they do not
+//! have.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -131,8 +132,8 @@ fn free(image: &[u8]) -> Option<BTreeSet<u64>> {
     Some(free)
 }
 
-/// Asserts that a block has an owner exactly where it is used. Reads are shown to the watcher; a free block must stay
-/// unknown.
+/// Asserts that a block has an owner exactly where it is used. Reads are shown to the watcher; a
+/// free block must stay unknown.
 fn owners_are_right(watch: &Watch, image: &[u8], free: &BTreeSet<u64>, size: usize, what: &str) {
     use ordo_block::tap::{Completed, TapSink};
     let said = Rc::new(RefCell::new(false));
@@ -204,8 +205,8 @@ fn xfs_has_names() {
     assert!(analysis.transactions.committed > 12, "{:?}", analysis.transactions);
 }
 
-/// A program's writes to the device are in the trace, in order, with their contents, and so are its flushes; the
-/// earlier contents are the start.
+/// A program's writes to the device are in the trace, in order, with their contents, and so are its
+/// flushes; the earlier contents are the start.
 #[test]
 fn requests_are_recorded_as_they_are() {
     use std::os::unix::fs::FileExt;
@@ -247,8 +248,9 @@ fn a_session_leaves_nothing_behind() {
     assert!(!is_mounted(), "{folder}");
 }
 
-/// An external XFS log is used until it wraps around: every block of it has a name, and every transaction its commit,
-/// except perhaps the last. Catches lost records that continue at the device's start.
+/// An external XFS log is used until it wraps around: every block of it has a name, and every
+/// transaction its commit, except perhaps the last. Catches lost records that continue at the
+/// device's start.
 #[test]
 fn a_log_of_xfs_elsewhere_is_read() {
     const FILES: u32 = 4000;
@@ -290,8 +292,9 @@ fn a_log_of_xfs_elsewhere_is_read() {
     assert!(written > 72 << 20, "the log has begun again: {written}");
 }
 
-/// An external journal: transactions must be read as from an internal one, and every copy must have the checksum that
-/// the kernel gave it. Catches blocks that are counted from the journal's start and not from the device's.
+/// An external journal: transactions must be read as from an internal one, and every copy must have
+/// the checksum that the kernel gave it. Catches blocks that are counted from the journal's start
+/// and not from the device's.
 #[test]
 fn a_journal_elsewhere_is_read() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -326,8 +329,8 @@ fn a_journal_elsewhere_is_read() {
     }
 }
 
-/// Checksums of whole transactions, which this kernel writes when metadata checksums are off: all must be right, and
-/// one wrong after a bit of a copy is flipped.
+/// Checksums of whole transactions, which this kernel writes when metadata checksums are off: all
+/// must be right, and one wrong after a bit of a copy is flipped.
 #[test]
 fn checksums_of_whole_transactions_are_right() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

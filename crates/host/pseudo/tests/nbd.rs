@@ -22,8 +22,9 @@ fn image(dir: &Path, len: usize) -> std::path::PathBuf {
     path
 }
 
-/// nbdinfo must see the size and the device's features. nbdcopy must copy an image there and back. qemu-img must
-/// compare it as equal. Every request of theirs must be in the trace, over a unix socket and over TCP.
+/// nbdinfo must see the size and the device's features. nbdcopy must copy an image there and back.
+/// qemu-img must compare it as equal. Every request of theirs must be in the trace, over a unix
+/// socket and over TCP.
 #[test]
 fn clients_of_others_use_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -101,8 +102,8 @@ impl Client {
     }
 }
 
-/// Every command, over an image: written data is in the file, trimmed or zeroed ranges read as zeros, FUA is seen,
-/// and a request outside the device is refused while the connection continues.
+/// Every command, over an image: written data is in the file, trimmed or zeroed ranges read as
+/// zeros, FUA is seen, and a request outside the device is refused while the connection continues.
 #[test]
 fn every_command_does_what_it_says() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,8 +133,9 @@ fn every_command_does_what_it_says() {
     assert!(!socket.exists(), "the socket goes away with the server");
 }
 
-/// Marks that are written to the control pipe stand in the trace between the requests between which they were written,
-/// the last one too, after which the server ends at once. Would catch marks that are lost or come at the end.
+/// Marks that are written to the control pipe stand in the trace between the requests between which
+/// they were written, the last one too, after which the server ends at once. Would catch marks that
+/// are lost or come at the end.
 #[test]
 fn marks_stand_between_requests() {
     let dir = tempfile::tempdir().unwrap();
@@ -163,7 +165,8 @@ fn marks_stand_between_requests() {
     assert!(!pipe.exists(), "the pipe goes away with the server");
 }
 
-/// Clients that send garbage, send too much, or go away in the middle: the next client is served all the same.
+/// Clients that send garbage, send too much, or go away in the middle: the next client is served
+/// all the same.
 #[test]
 fn rubbish_ends_a_connection_only() {
     let dir = tempfile::tempdir().unwrap();
@@ -214,8 +217,8 @@ impl Observer for Watching {
     fn finish(self: Box<Self>) {}
 }
 
-/// The observer decides: a dropped write is answered and absent, a delayed one is late and present, and others pass.
-/// The last requests are kept, and no more.
+/// The observer decides: a dropped write is answered and absent, a delayed one is late and present,
+/// and others pass. The last requests are kept, and no more.
 #[test]
 fn an_observer_delays_or_drops_writes() {
     let dir = tempfile::tempdir().unwrap();
@@ -247,9 +250,9 @@ fn an_observer_delays_or_drops_writes() {
     assert!(trace.requests().iter().all(|r| r.data.is_none()));
 }
 
-/// A device with a disk model takes at least that disk's time for every request that the disk's cache does not
-/// absorb: a durable write waits for the arm and the platter, a flush for the cache's contents. Catches a model whose
-/// time is computed but not waited for.
+/// A device with a disk model takes at least that disk's time for every request that the disk's
+/// cache does not absorb: a durable write waits for the arm and the platter, a flush for the
+/// cache's contents. Catches a model whose time is computed but not waited for.
 #[test]
 fn a_modelled_disk_takes_its_time() {
     let dir = tempfile::tempdir().unwrap();
@@ -286,9 +289,10 @@ fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'sta
     told.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
-/// A client asks for more than a socket holds and never reads an answer, another one sends writes without end. Others are served
-/// meanwhile, the server takes no more than its budget from such a client, and it ends at once. Would catch a
-/// server whose one thread waits in a write to a full socket.
+/// A client asks for more than a socket holds and never reads an answer, another one sends writes
+/// without end. Others are served meanwhile, the server takes no more than its budget from such a
+/// client, and it ends at once. Would catch a server whose one thread waits in a write to a full
+/// socket.
 #[test]
 fn a_client_that_does_not_read_stops_nobody() {
     let dir = tempfile::tempdir().unwrap();
@@ -327,8 +331,8 @@ fn a_client_that_does_not_read_stops_nobody() {
     drop((deaf, writer));
 }
 
-/// A port of TCP is open to every user of the machine: without the secret of the URI nobody is served, nobody is told it,
-/// and the socket of the other transport is for its owner alone.
+/// A port of TCP is open to every user of the machine: without the secret of the URI nobody is
+/// served, nobody is told it, and the socket of the other transport is for its owner alone.
 #[test]
 fn only_the_uri_lets_a_client_in() {
     use std::os::unix::fs::PermissionsExt;

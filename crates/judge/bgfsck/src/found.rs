@@ -26,9 +26,10 @@ pub(crate) enum Step {
 
 /// All steps, and the number of findings without a step.
 ///
-/// A name must be gone on disk before the count that it raises is lowered; otherwise a crash in between would
-/// show a name too many. So the steps come in rounds, and each round must be on disk before the next. The first
-/// rounds are second names, and directories without a name, outer ones before inner ones. Then come all others.
+/// A name must be gone on disk before the count that it raises is lowered; otherwise a crash in
+/// between would show a name too many. So the steps come in rounds, and each round must be on disk
+/// before the next. The first rounds are second names, and directories without a name, outer ones
+/// before inner ones. Then come all others.
 #[derive(Default)]
 pub(crate) struct StepsFound {
     pub rounds: Vec<Vec<Step>>,
@@ -164,8 +165,8 @@ fn steps_of(
     true
 }
 
-/// Whether a finding needs no step of its own, since the mount has rebuilt everything that follows from the
-/// bitmaps.
+/// Whether a finding needs no step of its own, since the mount has rebuilt everything that follows
+/// from the bitmaps.
 fn follows(report: &Report, finding: &Finding) -> bool {
     match finding {
         Finding::Totals { .. }

@@ -1,7 +1,9 @@
-//! The background check: finds the space and inodes that a crash under soft updates leaked, in a snapshot of
-//! the device from the time of the mount, while the file system is in use. The file system itself frees them.
+//! The background check: finds the space and inodes that a crash under soft updates leaked, in a
+//! snapshot of the device from the time of the mount, while the file system is in use. The file
+//! system itself frees them.
 //!
-//! Source: soft-updates-2000, section 3.3 (what a crash may leave) and its reference to background fsck.
+//! Source: soft-updates-2000, section 3.3 (what a crash may leave) and its reference to background
+//! fsck.
 //!
 //! Layers, lowest first:
 //! - [`ordo_block::snapshot`]: the snapshot, which copies old contents before they are overwritten.
@@ -12,13 +14,14 @@
 //!
 //! Invariants:
 //! - The checker sees one state, that of the mount, and no later change.
-//! - Every change is an operation of the file system, under its locks and its ordering. So a crash during the
-//!   check leaves leaks, as any crash does.
-//! - A step leaves everything alone that is no longer as the checker saw it. `ufs::reclaim` has the argument
-//!   why leaked resources stay as they were.
-//! - If the checker finds damage that soft updates do not leave, nothing at all is freed, and the image is
-//!   marked: it must be checked before its next mount.
-//! - Only when everything has been freed does the image count as checked, and is clean once it is unmounted.
+//! - Every change is an operation of the file system, under its locks and its ordering. So a crash
+//!   during the check leaves leaks, as any crash does.
+//! - A step leaves everything alone that is no longer as the checker saw it. `ufs::reclaim` has the
+//!   argument why leaked resources stay as they were.
+//! - If the checker finds damage that soft updates do not leave, nothing at all is freed, and the
+//!   image is marked: it must be checked before its next mount.
+//! - Only when everything has been freed does the image count as checked, and is clean once it is
+//!   unmounted.
 //!
 //! ```
 //! use ordo_bgfsck::{Background, Ending, Pace};
@@ -67,7 +70,8 @@ pub type CheckedFs = FastFs;
 /// The speed of the check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// The share of time in which the check may have a request under way or work: above 0, at most 1.
+    /// The share of time in which the check may have a request under way or work: above 0, at most
+    /// 1.
     pub share: f64,
 }
 
@@ -176,8 +180,8 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts a check of a file system that has just been mounted. Its device was frozen before the mount. The
-    /// check ends at once if the image was clean.
+    /// Starts a check of a file system that has just been mounted. Its device was frozen before the
+    /// mount. The check ends at once if the image was clean.
     pub fn start(
         runtime: &Runtime,
         fs: &CheckedFs,

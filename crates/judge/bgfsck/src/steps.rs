@@ -17,7 +17,8 @@ pub(crate) enum Taken {
 /// Does a step, if the things that it concerns are as they were at the mount.
 ///
 /// # Errors
-/// The device failed; `Corrupt` if a bitmap is not as it must be, since only this step could have changed it.
+/// The device failed; `Corrupt` if a bitmap is not as it must be, since only this step could have
+/// changed it.
 pub(crate) async fn take(fs: &CheckedFs, step: &Step) -> FsResult<Taken> {
     let done = match step {
         Step::Block { address, frags } => {

@@ -1,10 +1,12 @@
-//! A crash has leaked every kind of thing that a crash can leak. The file system is mounted at once, used by
-//! many tasks, and checked in the background meanwhile. After that a full check finds nothing.
+//! A crash has leaked every kind of thing that a crash can leak. The file system is mounted at
+//! once, used by many tasks, and checked in the background meanwhile. After that a full check finds
+//! nothing.
 //!
-//! Fault model: leaks are planted in a consistent image, marked as soft updates mark it. Tasks create, write,
-//! rename and remove files and directories all the time, among the leaks too, in another order with every seed,
-//! on a disk with realistic times. Would catch a step that frees a thing in use, frees twice, lowers a count
-//! twice, or uses a state of the disk from after the mount.
+//! Fault model: leaks are planted in a consistent image, marked as soft updates mark it. Tasks
+//! create, write, rename and remove files and directories all the time, among the leaks too, in
+//! another order with every seed, on a disk with realistic times. Would catch a step that frees a
+//! thing in use, frees twice, lowers a count twice, or uses a state of the disk from after the
+//! mount.
 
 #[path = "../../../witness/check/tests/all/support/mod.rs"]
 mod support;
@@ -32,7 +34,8 @@ type Fs = CheckedFs;
 
 const ROOT: u32 = 2;
 
-/// A file system with files and directories in three directories `a`, `b`, `c`, and files that will leak.
+/// A file system with files and directories in three directories `a`, `b`, `c`, and files that will
+/// leak.
 fn made() -> Rc<RamDisk> {
     let options = MkfsOptions {
         block_size: 8192,
@@ -237,8 +240,8 @@ fn leaked_resources_are_freed_while_others_work() {
     assert!(complete > 5, "{complete} {partly}");
 }
 
-/// An inode with a wrong count is removed, and its number reused, before its step comes: the new inode keeps
-/// its count.
+/// An inode with a wrong count is removed, and its number reused, before its step comes: the new
+/// inode keeps its count.
 #[test]
 fn a_reused_inode_number_keeps_its_count() {
     let s = crash(&made());
@@ -306,7 +309,8 @@ fn damage_is_left_alone_and_remembered() {
     support::assert_clean(&s.disk, "after its repair");
 }
 
-/// More is written than the memory of the snapshot allows: the work continues, and the check ends and reports it.
+/// More is written than the memory of the snapshot allows: the work continues, and the check ends
+/// and reports it.
 #[test]
 fn without_memory_it_gives_up() {
     let s = crash(&made());

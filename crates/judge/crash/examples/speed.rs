@@ -1,5 +1,5 @@
-//! The number of states judged in a second, in a run like PostMark's: `speed [FILES TRANSACTIONS MIB STATES
-//! soft|sync|none]`.
+//! The number of states judged in a second, in a run like PostMark's: `speed [FILES TRANSACTIONS
+//! MIB STATES soft|sync|none]`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -86,8 +86,8 @@ impl RunWorkload for Files {
     }
 }
 
-/// The processor time of this process, in seconds, exact to a hundredth. On a shared machine it says more than
-/// elapsed time.
+/// The processor time of this process, in seconds, exact to a hundredth. On a shared machine it
+/// says more than elapsed time.
 fn processor() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(11).take(2);

@@ -1,4 +1,5 @@
-//! The contents of a disk at the start of a run. They lie where somebody else has them too, and zeros take no memory.
+//! The contents of a disk at the start of a run. They lie where somebody else has them too, and
+//! zeros take no memory.
 
 use std::fmt;
 use std::fs::File;
@@ -21,7 +22,8 @@ pub struct Base {
     len: u64,
     /// All bytes, if they lie in one piece of memory.
     whole: Option<Arc<Vec<u8>>>,
-    /// The parts that are not zero: the first byte and the contents; ascending, and none over another.
+    /// The parts that are not zero: the first byte and the contents; ascending, and none over
+    /// another.
     pieces: OnceLock<Vec<(u64, Bytes)>>,
 }
 
@@ -76,7 +78,8 @@ impl Base {
         self.len
     }
 
-    /// The parts that are not zero: the first byte and the contents; ascending, and none over another.
+    /// The parts that are not zero: the first byte and the contents; ascending, and none over
+    /// another.
     pub fn pieces(&self) -> &[(u64, Bytes)] {
         self.pieces.get_or_init(|| self.whole.as_ref().map(used).unwrap_or_default())
     }
@@ -118,8 +121,8 @@ impl Base {
         }
     }
 
-    /// These contents with others in some places: the first byte and the contents of each, ascending, and none over another.
-    /// Nothing is copied.
+    /// These contents with others in some places: the first byte and the contents of each,
+    /// ascending, and none over another. Nothing is copied.
     #[must_use]
     pub fn with(&self, over: impl Iterator<Item = (u64, Bytes)>) -> Base {
         let mut out: Vec<(u64, Bytes)> = Vec::new();
@@ -150,7 +153,8 @@ impl Base {
         Base { len: self.len, whole: None, pieces: OnceLock::from(out) }
     }
 
-    /// Makes a file hold these contents, with the given ones in place of their own, in ascending order.
+    /// Makes a file hold these contents, with the given ones in place of their own, in ascending
+    /// order.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -183,7 +187,8 @@ mod tests {
 
     use super::*;
 
-    /// A start is written without its zeros, over any earlier contents of the file, with the state's sectors on top.
+    /// A start is written without its zeros, over any earlier contents of the file, with the
+    /// state's sectors on top.
     #[test]
     fn a_state_is_the_start_and_what_differs() {
         let mut start = vec![0; 100_000 / 512 * 512];
@@ -202,8 +207,9 @@ mod tests {
     }
 
     proptest! {
-        /// Contents over contents over contents, of any lengths, are compared with a plain vector, as a whole and by ranges. Would
-        /// catch a byte of a lower layer that shows, or one that is lost beside another piece.
+        /// Contents over contents over contents, of any lengths, are compared with a plain vector,
+        /// as a whole and by ranges. Would catch a byte of a lower layer that shows, or one that is
+        /// lost beside another piece.
         #[test]
         fn layers_are_those_of_a_vector(
             layers in prop::collection::vec(prop::collection::vec((0usize..60, 1usize..90), 0..6), 1..5),

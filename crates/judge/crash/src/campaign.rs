@@ -22,8 +22,8 @@ pub struct CampaignPlan {
     pub seed: u64,
     /// The number of runs.
     pub runs: u64,
-    /// The crash cycles of each run. Each cycle but the first begins on the disks that a crash of the one
-    /// before has left.
+    /// The crash cycles of each run. Each cycle but the first begins on the disks that a crash of
+    /// the one before has left.
     // The key is that of the tasks and results of version 1, whose digests cover it.
     #[serde(default = "one", rename = "lives", alias = "cycles")]
     pub cycles: u32,
@@ -80,8 +80,8 @@ pub struct CampaignRow {
     pub workload: String,
     /// Runs that were explored wholly, in the order of the shard's seeds.
     pub runs: u64,
-    /// The crash cycles of these runs. A run may end early if its disks are beyond repair and no promise
-    /// excludes that.
+    /// The crash cycles of these runs. A run may end early if its disks are beyond repair and no
+    /// promise excludes that.
     #[serde(default, alias = "lives")]
     pub cycles: u64,
     /// The approximate number of possible states.
@@ -395,7 +395,8 @@ mod tests {
         results
     }
 
-    /// All shards together have all runs, once each. Would catch a partial result that is taken for the whole.
+    /// All shards together have all runs, once each. Would catch a partial result that is taken for
+    /// the whole.
     #[test]
     fn all_shards_together_are_the_whole_result() {
         let all: Vec<u64> = (1..=3).flat_map(|s| part(s, 3).plan.seeds()).collect();
@@ -429,8 +430,8 @@ mod tests {
         assert!(Results::parse(&text.replace("results 1", "results 2")).is_err());
     }
 
-    /// A file from before there were geometries counts as one of the default geometry. It can be merged with
-    /// another of that geometry only.
+    /// A file from before there were geometries counts as one of the default geometry. It can be
+    /// merged with another of that geometry only.
     #[test]
     fn older_results_are_of_the_usual_geometry() {
         let mut value = serde_json::to_value(part(1, 2)).unwrap();

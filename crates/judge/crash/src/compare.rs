@@ -1,4 +1,5 @@
-//! Comparing a state's names, contents, permissions, attributes and order with those that the history allows.
+//! Comparing a state's names, contents, permissions, attributes and order with those that the
+//! history allows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,17 +43,17 @@ impl Differences {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WrongContents {
     what: String,
-    /// Whether bytes, or a size, for which a caller has waited are lost. Otherwise the fault is in a part of the file
-    /// that no caller has made durable.
+    /// Whether bytes, or a size, for which a caller has waited are lost. Otherwise the fault is in
+    /// a part of the file that no caller has made durable.
     lost: bool,
 }
 
-/// The compared contents of files, by inode and object: the two versions that were compared, and their
-/// difference.
+/// The compared contents of files, by inode and object: the two versions that were compared, and
+/// their difference.
 pub(crate) type Compared = FxHashMap<(Ino, ObjectId), ((u64, u64), Option<WrongContents>)>;
 
-/// Compares a state with the allowed ones. If `compared` is given, results for files are taken from it and
-/// noted in it.
+/// Compares a state with the allowed ones. If `compared` is given, results for files are taken from
+/// it and noted in it.
 pub(crate) fn compare(
     tree: &Tree,
     (history, promise): (&History, &Promise),
@@ -75,8 +76,8 @@ pub(crate) fn compare(
     comparer.found
 }
 
-/// A directory that must be judged: the objects that it may be, oldest first. There are several if it was removed and made
-/// again with the same inode.
+/// A directory that must be judged: the objects that it may be, oldest first. There are several if
+/// it was removed and made again with the same inode.
 type FoundDirectory = (Vec<ObjectId>, Ino);
 
 struct Comparer<'a> {
@@ -128,13 +129,15 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// Takes the directory to judge next. One that may be several objects comes last, when most is known.
+    /// Takes the directory to judge next. One that may be several objects comes last, when most is
+    /// known.
     fn next_directory(&self, todo: &mut Vec<FoundDirectory>) -> Option<FoundDirectory> {
         let sure = todo.iter().rposition(|(objects, _)| objects.len() == 1);
         sure.map(|at| todo.swap_remove(at)).or_else(|| todo.pop())
     }
 
-    /// The object that a directory is: the newest one whose names agree with what was found elsewhere, or just the newest.
+    /// The object that a directory is: the newest one whose names agree with what was found
+    /// elsewhere, or just the newest.
     fn which(&self, objects: &[ObjectId], ino: Ino) -> ObjectId {
         let newest = *objects.last().expect("a directory is some object");
         let fits = |dir: &&ObjectId| objects.len() > 1 && self.can_be(**dir, ino);
@@ -200,8 +203,8 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// The object that has an additional name while an exchange of two names, which need not be atomic, is
-    /// under way.
+    /// The object that has an additional name while an exchange of two names, which need not be
+    /// atomic, is under way.
     fn spare(&self, dir: ObjectId, name: &[u8], found: Ino) -> Option<ObjectId> {
         let is_it = |spare: &&(ObjectId, ObjectId)| {
             spare.0 == dir && self.history.objects[spare.1].ino == found
@@ -232,8 +235,9 @@ impl<'a> Comparer<'a> {
                 self.title(dir),
                 may.join(" or ")
             );
-            // A check that finds a directory under two names, in the middle of a rename or an exchange,
-            // removes one of them. It does so even if another inode had that name before, or was to have it.
+            // A check that finds a directory under two names, in the middle of a rename or an
+            // exchange, removes one of them. It does so even if another inode had that name before,
+            // or was to have it.
             let is_directory = |c: &Candidate<Option<ObjectId>>| {
                 let file_type = |o: ObjectId| self.history.objects[o].file_type;
                 c.value.is_some_and(|o| file_type(o) == FileType::Directory)
@@ -292,8 +296,8 @@ impl<'a> Comparer<'a> {
         None
     }
 
-    /// Judges permissions and attributes of an inode that may be one of `objects`: together they must be a
-    /// state that the inode had.
+    /// Judges permissions and attributes of an inode that may be one of `objects`: together they
+    /// must be a state that the inode had.
     fn metadata(&mut self, objects: &[ObjectId], ino: Ino) {
         let Some(node) = self.tree.nodes.get(&ino) else { return };
         let found = &node.metadata;
@@ -327,8 +331,8 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    /// The fault in a file's size and contents, if there is one. The result of the last comparison is used if
-    /// the inode was kept and neither it nor the allowed states have changed since.
+    /// The fault in a file's size and contents, if there is one. The result of the last comparison
+    /// is used if the inode was kept and neither it nor the allowed states have changed since.
     fn contents(&mut self, object: ObjectId, ino: Ino) -> Option<WrongContents> {
         let (version, expected) = self.expect.files.get(&object)?;
         let node = self.tree.nodes.get(&ino)?;
@@ -361,7 +365,8 @@ impl<'a> Comparer<'a> {
         let title = self.title(object);
         if size < *low || size > *high {
             let what = format!("{title}: size {size}, may be {low} to {high}");
-            // While a later call changes the size, a check may cut the file at the last block that it finds.
+            // While a later call changes the size, a check may cut the file at the last block that
+            // it finds.
             let cut = !self.promise.no_check && !expected.size.is_settled();
             return Some(WrongContents { what, lost: expected.size.durable && !cut });
         }
@@ -419,10 +424,10 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == 0)
 }
 
-/// Whether a sector lacks bytes for which a caller has waited: bytes that no later call has changed, so that every
-/// version that may be found has them. Later calls, for which nobody has waited, may have changed others. A sector that
-/// may have been in a hole has durable bytes only if the whole file is settled: otherwise a later call may have given it a
-/// block.
+/// Whether a sector lacks bytes for which a caller has waited: bytes that no later call has
+/// changed, so that every version that may be found has them. Later calls, for which nobody has
+/// waited, may have changed others. A sector that may have been in a hole has durable bytes only if
+/// the whole file is settled: otherwise a later call may have given it a block.
 fn lacks_durable(
     expected: &Expected<Option<Arc<[u8]>>>,
     found: &[u8],

@@ -1,8 +1,8 @@
 //! Crash cycles: each run begins with the disks that a crash of the run before has left.
 //!
-//! A run on new disks shows which states a crash may leave, and that they can be used. It does not show the
-//! effect of a second crash: for example, one crash leaves records in the log, and the next mount adds new
-//! records to them.
+//! A run on new disks shows which states a crash may leave, and that they can be used. It does not
+//! show the effect of a second crash: for example, one crash leaves records in the log, and the
+//! next mount adds new records to them.
 
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ impl CrashCycles {
         CrashCycles { seed, cycles, begun: 0, disks, before: Vec::new() }
     }
 
-    /// The next cycle: its seed, and its disks at the start. `None` after the last one, and after one that
-    /// ended with disks that cannot be used again.
+    /// The next cycle: its seed, and its disks at the start. `None` after the last one, and after
+    /// one that ended with disks that cannot be used again.
     pub fn begin(&mut self) -> Option<(u64, Option<Images>)> {
         if self.begun == self.cycles {
             return None;
@@ -70,8 +70,8 @@ impl CrashCycles {
         &self.before
     }
 
-    /// Notes the outcome of this cycle, and calls `end` for its last state, unless it is the last cycle. A
-    /// promise that is broken in that state is added to the outcome.
+    /// Notes the outcome of this cycle, and calls `end` for its last state, unless it is the last
+    /// cycle. A promise that is broken in that state is added to the outcome.
     pub fn end(
         &mut self,
         outcome: &mut Outcome,
@@ -95,8 +95,8 @@ impl CrashCycles {
     }
 }
 
-/// Ends a run with one of the states that a crash may leave of it, chosen by `seed`. Returns `None` if that
-/// state is beyond repair, which the scheme does not exclude.
+/// Ends a run with one of the states that a crash may leave of it, chosen by `seed`. Returns `None`
+/// if that state is beyond repair, which the scheme does not exclude.
 ///
 /// # Errors
 /// The state breaks a promise.
@@ -130,8 +130,8 @@ pub fn end<S: Scheme>(
     Ok((!is_over).then_some(CycleEnd { disks, picture: judged.picture }))
 }
 
-/// Explores `cycles` crash cycles. `work` makes the workload of each cycle from its seed. The cycles end early
-/// if disks cannot be used again.
+/// Explores `cycles` crash cycles. `work` makes the workload of each cycle from its seed. The
+/// cycles end early if disks cannot be used again.
 ///
 /// # Errors
 /// A run cannot be made. Broken promises are part of the outcomes.

@@ -1,9 +1,9 @@
 //! A workload of a small database: its operations on the file system.
 //!
-//! A transaction, as in SQLite with a rollback journal (<https://sqlite.org/atomiccommit.html>): the old
-//! contents of the pages that will change are copied to a journal beside the database, and made durable; then
-//! the database is changed and made durable; then the journal is invalidated, which commits. It is removed,
-//! truncated, or left with its head cleared.
+//! A transaction, as in SQLite with a rollback journal (<https://sqlite.org/atomiccommit.html>):
+//! the old contents of the pages that will change are copied to a journal beside the database, and
+//! made durable; then the database is changed and made durable; then the journal is invalidated,
+//! which commits. It is removed, truncated, or left with its head cleared.
 
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::{Errno, FileSystem, FsResult, Ino, NewNode, SetAttr};

@@ -17,8 +17,8 @@ pub const SECTOR: usize = 512;
 /// The unit in which differences from the start are stored, in bytes.
 const PIECE: usize = 4096;
 
-/// A disk in memory. It shares its initial contents with other disks, and remembers the contents that writes
-/// have replaced, so that the writes can be rolled back.
+/// A disk in memory. It shares its initial contents with other disks, and remembers the contents
+/// that writes have replaced, so that the writes can be rolled back.
 pub struct Scratch {
     bytes: RefCell<Bytes>,
     /// The old contents of sectors that were written.
@@ -254,7 +254,8 @@ impl BlockDevice for Scratch {
     }
 }
 
-/// A disk that takes a random time for each write and each flush, so requests under way complete in any order.
+/// A disk that takes a random time for each write and each flush, so requests under way complete in
+/// any order.
 pub struct Slow<D> {
     pub(crate) runtime: Runtime,
     pub(crate) inner: D,

@@ -1,7 +1,7 @@
 //! The values that may be found after a crash at one time, derived from the history.
 //!
-//! A value (of a name, a size, a sector of a file) may be found if the call that set it had begun, and no later
-//! call that set it again is durable. Concurrent calls are in no order.
+//! A value (of a name, a size, a sector of a file) may be found if the call that set it had begun,
+//! and no later call that set it again is durable. Concurrent calls are in no order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub(crate) struct DirExpected {
     live: BTreeMap<Vec<u8>, NameExpected>,
     /// Names that certainly do not exist. Their number only grows.
     gone: FxHashMap<Vec<u8>, NameExpected>,
-    /// For each client, the numbers of calls that must at least be there because of these names, and how many names
-    /// demand each number.
+    /// For each client, the numbers of calls that must at least be there because of these names,
+    /// and how many names demand each number.
     least: BTreeMap<usize, BTreeMap<usize, u32>>,
 }
 
@@ -48,14 +48,15 @@ impl DirExpected {
         self.gone.iter().map(|(name, expected)| (name.as_slice(), expected))
     }
 
-    /// For each client, the number of its calls that must at least be there, since none of these names exists.
+    /// For each client, the number of its calls that must at least be there, since none of these
+    /// names exists.
     pub fn least(&self) -> impl Iterator<Item = (usize, usize)> {
         let most = |calls: &BTreeMap<usize, u32>| calls.keys().next_back().copied();
         self.least.iter().filter_map(move |(client, calls)| Some((*client, most(calls)?)))
     }
 
-    /// The consequence of a name that does not exist: its client, and the number of that client's calls that
-    /// must at least be there.
+    /// The consequence of a name that does not exist: its client, and the number of that client's
+    /// calls that must at least be there.
     fn bound(expected: &NameExpected) -> Option<(usize, usize)> {
         Some((expected.client?, expected.candidates[0].call.map_or(0, |call| call + 1)))
     }
@@ -154,8 +155,8 @@ pub(crate) struct Expect {
     pub files: FxHashMap<ObjectId, (u64, FileExpected)>,
     /// Permissions and attributes.
     pub metadata: FxHashMap<ObjectId, MetadataExpected>,
-    /// The directories in which an exchange of names may have left an additional name, each with the object of
-    /// that name.
+    /// The directories in which an exchange of names may have left an additional name, each with
+    /// the object of that name.
     pub spares: Vec<(ObjectId, ObjectId)>,
     /// The last call of each client that must be there on a disk that keeps the order of writes.
     pub last_durable: BTreeMap<usize, usize>,
@@ -169,11 +170,14 @@ pub(crate) struct Worker<'h> {
     pub durable_names: bool,
     /// See [`Promise::passed`].
     pub passed: bool,
-    /// The beginning of the last sync that has returned, counted among all beginnings and ends of calls.
+    /// The beginning of the last sync that has returned, counted among all beginnings and ends of
+    /// calls.
     pub synced: usize,
-    /// As `synced`, for the last fsync of each object, or of anything below it: the object's names are durable.
+    /// As `synced`, for the last fsync of each object, or of anything below it: the object's names
+    /// are durable.
     pub fsynced: FxHashMap<ObjectId, usize>,
-    /// As `synced`, for the last fsync of each object itself: its inode and contents are durable too.
+    /// As `synced`, for the last fsync of each object itself: its inode and contents are durable
+    /// too.
     pub fsynced_itself: FxHashMap<ObjectId, usize>,
 }
 
@@ -384,7 +388,8 @@ impl Worker<'_> {
         sure
     }
 
-    /// Whether an object has had, since `call`, a name that a crash does not remove without leaving another.
+    /// Whether an object has had, since `call`, a name that a crash does not remove without leaving
+    /// another.
     pub fn is_surely(
         &self,
         expect: &Expect,
@@ -435,8 +440,8 @@ mod tests {
     use super::*;
     use crate::history::{Call, Object};
 
-    /// A history: a file is created and renamed, and another file is created under its first name. The flags
-    /// say which of the two is made durable.
+    /// A history: a file is created and renamed, and another file is created under its first name.
+    /// The flags say which of the two is made durable.
     fn history(durable: [bool; 2]) -> History {
         let mut history = History::default();
         let object = |n: u64| Object::new(Ino(n), FileType::Regular, b"");
@@ -471,9 +476,10 @@ mod tests {
         history
     }
 
-    /// An object that a caller made durable has a name, and an object that gave up its name has the new one
-    /// only if a promise says so. Would catch an oracle that calls a file lost although no caller made it
-    /// durable and no promise covers it, and one that does not call it lost although a promise does.
+    /// An object that a caller made durable has a name, and an object that gave up its name has the
+    /// new one only if a promise says so. Would catch an oracle that calls a file lost although no
+    /// caller made it durable and no promise covers it, and one that does not call it lost although
+    /// a promise does.
     #[test]
     fn durable_objects_have_names_and_renamed_ones_where_promised() {
         let named = |promise: &Promise, durable| {

@@ -1,5 +1,5 @@
-//! The explanation of a state: the calls and writes that were under way, and which of the writes are on the
-//! disks.
+//! The explanation of a state: the calls and writes that were under way, and which of the writes
+//! are on the disks.
 
 use std::fmt::Write;
 

@@ -35,7 +35,8 @@ pub struct Budget {
     pub rules: Vec<StateRule>,
     /// The number of threads; 0 means one for each processor.
     pub threads: usize,
-    /// Whether a state gets the verdict on an earlier one if they differ only in sectors that were not read.
+    /// Whether a state gets the verdict on an earlier one if they differ only in sectors that were
+    /// not read.
     pub recall: bool,
     /// Whether to end after the first state that breaks a promise.
     pub stop: bool,
@@ -112,7 +113,8 @@ pub struct StateCounts {
     pub used: u64,
     /// The number of states that could not be used.
     pub unusable: u64,
-    /// The number of states that break a promise of the scheme, including states after an interrupted recovery.
+    /// The number of states that break a promise of the scheme, including states after an
+    /// interrupted recovery.
     pub promise_broken: u64,
     /// States after interrupted recoveries that were judged. They count nowhere else, except in
     /// `promise_broken`.
@@ -273,8 +275,8 @@ fn possible(sectors: &Sectors) -> Vec<f64> {
     (0..sectors.ends.len()).map(|f| pair.possible(sectors, f)).collect()
 }
 
-/// Shares states out: every frontier gets the same number, and frontiers that have fewer leave the rest to
-/// the others.
+/// Shares states out: every frontier gets the same number, and frontiers that have fewer leave the
+/// rest to the others.
 fn share_out(possible: &[f64], states: usize) -> Vec<usize> {
     let mut shares = vec![0usize; possible.len()];
     let mut left = states;
@@ -324,7 +326,8 @@ impl Pair {
         layout
     }
 
-    /// The number of states of a frontier that the next one does not have. Callers ask in ascending order.
+    /// The number of states of a frontier that the next one does not have. Callers ask in ascending
+    /// order.
     fn possible(&mut self, sectors: &Sectors, frontier: usize) -> f64 {
         self.here.advance(sectors, sectors.ends[frontier]);
         match self.here.is_beyond_count(sectors) {

@@ -39,8 +39,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// The findings `all`, of which no repair removes `unrepairable`. `words` describes one of them, by its
-    /// index, for a person.
+    /// The findings `all`, of which no repair removes `unrepairable`. `words` describes one of
+    /// them, by its index, for a person.
     pub fn new(
         all: Vec<Finding>,
         unrepairable: u64,

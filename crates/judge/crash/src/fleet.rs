@@ -1,9 +1,9 @@
 //! A campaign that is cut into tasks for many machines, and the merging of their results.
 //!
-//! A task is one complete line: the program that made it, the whole plan, and the runs of one system, shape and
-//! disk. A result lists each crash cycle of its runs separately, so merged results are added up in the same
-//! order as on one machine, and the sums are equal to the last bit. Nothing in a result depends on when, where
-//! or how often its task was done.
+//! A task is one complete line: the program that made it, the whole plan, and the runs of one
+//! system, shape and disk. A result lists each crash cycle of its runs separately, so merged
+//! results are added up in the same order as on one machine, and the sums are equal to the last
+//! bit. Nothing in a result depends on when, where or how often its task was done.
 //!
 //! ```text
 //! Sweep::new(plan, 5, program) -> sweep.task(n) for n in 1..=sweep.tasks() -> one line each
@@ -74,7 +74,8 @@ impl Sweep {
         lists.into_iter().fold(self.of_row(), |all, n| all.saturating_mul(n as u64))
     }
 
-    /// The task with this number, from 1 to [`Sweep::tasks`]; `None` for a plan with more than [`TASKS_MAX`].
+    /// The task with this number, from 1 to [`Sweep::tasks`]; `None` for a plan with more than
+    /// [`TASKS_MAX`].
     pub fn task(&self, number: u64) -> Option<Task> {
         let is_sound = self.runs_each > 0 && self.tasks() <= TASKS_MAX;
         if !is_sound || number == 0 || number > self.tasks() {

@@ -47,7 +47,8 @@ fn all(sweep: &Sweep) -> Vec<(String, Finished)> {
     (1..=sweep.tasks()).map(one).collect()
 }
 
-/// Every run of every row is in one task. Would catch runs that are left out where the last task is smaller.
+/// Every run of every row is in one task. Would catch runs that are left out where the last task is
+/// smaller.
 #[test]
 fn tasks_are_all_runs_once() {
     for each in [1, 2, 3, 7, 100] {
@@ -70,8 +71,8 @@ fn tasks_are_all_runs_once() {
     }
 }
 
-/// Merged results equal those that one machine adds up run by run, to the last bit, however the plan was cut,
-/// and in whatever order the results are given. Would catch sums of sums.
+/// Merged results equal those that one machine adds up run by run, to the last bit, however the
+/// plan was cut, and in whatever order the results are given. Would catch sums of sums.
 #[test]
 fn the_whole_is_that_of_one_machine() {
     let one = merge(all(&sweep(100))).unwrap();
@@ -88,8 +89,8 @@ fn the_whole_is_that_of_one_machine() {
     for each in [1, 2, 3] {
         let sweep = Sweep { runs_each: each, ..sweep(100) };
         let whole = |number: u64| sweep.task(number).unwrap();
-        // The numbers must be those of the whole. `cycle` uses the task's number, which is set to the row's
-        // here.
+        // The numbers must be those of the whole. `cycle` uses the task's number, which is set to
+        // the row's here.
         let parts = (1..=sweep.tasks()).map(whole).map(|task| {
             let row = (task.task - 1) / 7_u64.div_ceil(each) + 1;
             let like = Task { task: row, ..task.clone() };

@@ -1,8 +1,8 @@
 //! The states that may be found after a crash, updated from one time to later ones.
 //!
-//! Few calls begin or return between two times. Only the values that these calls touched, and the values that a
-//! sync or an fsync may have settled, are derived again, by the same rules as from the whole history
-//! ([`Expect::new`]). All other values stay.
+//! Few calls begin or return between two times. Only the values that these calls touched, and the
+//! values that a sync or an fsync may have settled, are derived again, by the same rules as from
+//! the whole history ([`Expect::new`]). All other values stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,8 @@ struct Index<'h> {
     objects_of_call: Vec<Vec<ObjectId>>,
     /// The names that ever stood for each object.
     names_of_object: Vec<Vec<NameId>>,
-    /// Successful changes of names, permissions and attributes, by their ends among all beginnings and ends of
-    /// calls.
+    /// Successful changes of names, permissions and attributes, by their ends among all beginnings
+    /// and ends of calls.
     changes: Vec<(usize, usize)>,
 }
 
@@ -207,8 +207,8 @@ impl<'h> Following<'h> {
             self.expect.set_name(history, key, expected);
             named.extend(changes.iter().filter_map(|c| c.object));
         }
-        // Without the promise `passed`, it matters whether a caller waited for a name, even if no other value
-        // may be found.
+        // Without the promise `passed`, it matters whether a caller waited for a name, even if no
+        // other value may be found.
         if touched.synced && !self.worker.passed {
             named.extend(0..history.objects.len());
         }
@@ -292,9 +292,9 @@ mod tests {
     use crate::test_scheme::OnFfs;
     use crate::{Config, CrashModel, Script, record};
 
-    /// At every time, the result is that of the whole history: names, contents, permissions, objects that must
-    /// have a name, and calls that must be there. Would catch a value that is not derived again though a call, a
-    /// sync or an fsync touched it.
+    /// At every time, the result is that of the whole history: names, contents, permissions,
+    /// objects that must have a name, and calls that must be there. Would catch a value that is not
+    /// derived again though a call, a sync or an fsync touched it.
     #[test]
     fn an_incremental_model_equals_the_whole_history() {
         let none = OnFfs::new(|| NoOrder, Promise::NONE);

@@ -8,8 +8,8 @@ use ordo_vfs::{AnyFs, Ino};
 
 use crate::finding::Findings;
 
-/// Whether a file system, its ordering or its check makes this name for itself. No workload makes such a
-/// name, and none misses it.
+/// Whether a file system, its ordering or its check makes this name for itself. No workload makes
+/// such a name, and none misses it.
 pub type OwnNames = fn(&[u8]) -> bool;
 
 /// The knowledge of a format that judging needs. Errors are text for a person.
@@ -31,8 +31,9 @@ pub trait DiskFormat: Sync {
         disks: &'a [Device],
     ) -> LocalFuture<'a, Result<AnyFs, String>>;
 
-    /// The places of inodes, in a format with fixed places. `None` for any other format, which is the default, and for
-    /// a disk without a valid superblock. Reads only the sectors on which the places depend.
+    /// The places of inodes, in a format with fixed places. `None` for any other format, which is
+    /// the default, and for a disk without a valid superblock. Reads only the sectors on which the
+    /// places depend.
     fn places<'a>(&'a self, disk: &'a Device) -> LocalFuture<'a, Option<Box<dyn InodePlaces>>> {
         let _ = disk;
         Box::pin(async { None })
@@ -41,11 +42,12 @@ pub trait DiskFormat: Sync {
 
 /// The fixed places of a format's inodes. They tell which parts of a tree depend on which sectors.
 pub trait InodePlaces {
-    /// A key made of all fields of the disk that are trusted. When the key changes, nothing that was read
-    /// before is kept.
+    /// A key made of all fields of the disk that are trusted. When the key changes, nothing that
+    /// was read before is kept.
     fn key(&self) -> &[u64];
 
-    /// Whether a sector belongs to the file system's own structures, on which many parts of the tree depend.
+    /// Whether a sector belongs to the file system's own structures, on which many parts of the
+    /// tree depend.
     fn is_own(&self, sector: u64) -> bool;
 
     /// The sector of an inode.

@@ -1,9 +1,9 @@
 //! The shapes of file systems in crash tests: block and fragment size, cylinder groups, free space.
 //!
-//! The shapes differ in the dependencies that an ordering must observe. If a fragment equals a directory's
-//! chunk of 512 bytes, each sector that a crash may lose is a fragment; if it is larger, a crash tears
-//! fragments too. If a fragment is a whole block, nothing ever grows in place. If free space is short, freed
-//! blocks are soon reused.
+//! The shapes differ in the dependencies that an ordering must observe. If a fragment equals a
+//! directory's chunk of 512 bytes, each sector that a crash may lose is a fragment; if it is
+//! larger, a crash tears fragments too. If a fragment is a whole block, nothing ever grows in
+//! place. If free space is short, freed blocks are soon reused.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,8 @@ fn short(bytes: u32) -> String {
 }
 
 impl FsGeometry {
-    /// A shape of 256 blocks of this size in about four groups. mkfs reports later whether it can be made.
+    /// A shape of 256 blocks of this size in about four groups. mkfs reports later whether it can
+    /// be made.
     pub fn of(block_size: u32, frag_size: u32) -> FsGeometry {
         FsGeometry {
             name: format!("{}-{}", short(block_size), short(frag_size)),
@@ -98,10 +99,13 @@ impl FsGeometry {
     /// The shapes that differ in the dependencies that matter, the default one first.
     ///
     /// - `4k-512`: a fragment is a directory's chunk of 512 bytes.
-    /// - `8k-1k`, `16k-2k`, `32k-4k`, `64k-8k`: a chunk is less than a fragment, and that less than a block.
+    /// - `8k-1k`, `16k-2k`, `32k-4k`, `64k-8k`: a chunk is less than a fragment, and that less than
+    ///   a block.
     /// - `16k-16k`: a fragment is a block.
-    /// - `...-full`: so little free space that freed blocks are soon reused, and some allocations fail.
-    /// - `...-groups`: many small cylinder groups, so that a file's blocks and its inode are in different ones.
+    /// - `...-full`: so little free space that freed blocks are soon reused, and some allocations
+    ///   fail.
+    /// - `...-groups`: many small cylinder groups, so that a file's blocks and its inode are in
+    ///   different ones.
     pub fn all() -> Vec<FsGeometry> {
         let sizes = [(4, 512), (8, 1024), (16, 2048), (32, 4096), (16, 16_384), (64, 8192)];
         let plain = sizes.map(|(block, frag)| FsGeometry::of(block << 10, frag));
@@ -115,7 +119,8 @@ impl FsGeometry {
         plain.into_iter().chain(few).collect()
     }
 
-    /// The shapes of an FFS with the format UFS1: those of [`all`](Self::all), with names that begin with `ufs1-`.
+    /// The shapes of an FFS with the format UFS1: those of [`all`](Self::all), with names that
+    /// begin with `ufs1-`.
     pub fn all_of_ufs1() -> Vec<FsGeometry> {
         let older = |g: FsGeometry| {
             // UFS1 has a smaller boot area, which must not be free space in a full shape.

@@ -1,8 +1,9 @@
 //! The history recorder: the calls of a run, and the states that a crash may show of them.
 //!
-//! [`RecordingFs`](crate::recording::RecordingFs) wraps a file system and notes every call that changes something: the
-//! numbers of events of the run when it began and when it returned; the object to which each name leads; the contents at
-//! each place of each file. An object is a file, directory or link. Its inode number may belong to another object later.
+//! [`RecordingFs`](crate::recording::RecordingFs) wraps a file system and notes every call that
+//! changes something: the numbers of events of the run when it began and when it returned; the
+//! object to which each name leads; the contents at each place of each file. An object is a file,
+//! directory or link. Its inode number may belong to another object later.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,8 @@ pub struct Object {
     pub name: Vec<u8>,
     /// Calls that set the size, each with the size.
     pub sizes: Vec<(usize, u64)>,
-    /// For each sector of 512 bytes, the calls that changed its contents, each with the new contents.
+    /// For each sector of 512 bytes, the calls that changed its contents, each with the new
+    /// contents.
     pub sectors: BTreeMap<u64, Versions>,
     /// Calls that set permissions or attributes, each with all of them.
     #[serde(alias = "natures")]
@@ -107,7 +109,8 @@ pub struct History {
     /// Indeterminate names: a call that was to change them failed with the disk.
     #[serde(alias = "vague_names")]
     pub indeterminate_names: BTreeSet<NameKey>,
-    /// Calls that exchanged two names: the first's directory, and its object, which has a third name meanwhile.
+    /// Calls that exchanged two names: the first's directory, and its object, which has a third
+    /// name meanwhile.
     pub exchanges: Vec<(usize, ObjectId, ObjectId)>,
 }
 
@@ -134,7 +137,8 @@ impl RecorderState {
         Rc::new(RefCell::new(RecorderState { history, by_ino, ticks: 0, writing, clock }))
     }
 
-    /// Notes a tree that exists when the run begins. A crash has left it there, so no later crash removes it.
+    /// Notes a tree that exists when the run begins. A crash has left it there, so no later crash
+    /// removes it.
     pub fn find(&mut self, tree: &Tree) {
         let made = self.before(Purpose::Change);
         let mut dirs = vec![(0, tree.root)];
@@ -251,8 +255,8 @@ impl Object {
         }
     }
 
-    /// An object that exists when a run begins. Of a file that is too large to be compared, only its existence
-    /// is noted.
+    /// An object that exists when a run begins. Of a file that is too large to be compared, only
+    /// its existence is noted.
     fn found(call: usize, node: &Node, name: &[u8]) -> Object {
         let mut object = Object::new(node.attr.ino, node.attr.file_type, name);
         if let Some(contents) = &node.contents {
@@ -306,8 +310,8 @@ impl Object {
         }
     }
 
-    /// Notes that a range gets storage: its contents stay the same, but may be lost with the storage. The file grows if the
-    /// range ends behind its end.
+    /// Notes that a range gets storage: its contents stay the same, but may be lost with the
+    /// storage. The file grows if the range ends behind its end.
     pub(crate) fn allocate(&mut self, call: usize, offset: u64, len: u64) {
         let unit = SECTOR as u64;
         let (first, last) = (offset / unit, (offset + len).div_ceil(unit));

@@ -1,5 +1,5 @@
-//! Judging one state of the disks: its structure, the things that must or must not be there, and use
-//! afterwards.
+//! Judging one state of the disks: its structure, the things that must or must not be there, and
+//! use afterwards.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -100,12 +100,15 @@ pub(crate) struct Judge<'r, S> {
     /// The disk and sector of each choice at this frontier, and the option that is on the disks.
     pub choices: Vec<(usize, u64)>,
     pub state: Vec<u8>,
-    /// Whether a state gets the verdict on an earlier one if they differ only in sectors that were not read.
+    /// Whether a state gets the verdict on an earlier one if they differ only in sectors that were
+    /// not read.
     recalls: bool,
     verdicts: RefCell<FxHashMap<Depth, Recall<Verdict>>>,
-    /// The files and directories that were read from the first disk, and the comparisons of their contents.
+    /// The files and directories that were read from the first disk, and the comparisons of their
+    /// contents.
     memory: RefCell<(Memory, Compared)>,
-    /// The verdicts on images after recovery at this frontier, since many states recover to the same image.
+    /// The verdicts on images after recovery at this frontier, since many states recover to the
+    /// same image.
     known: RefCell<FxHashMap<(u128, Depth), Verdict>>,
 }
 
@@ -172,8 +175,8 @@ impl<'r, S: Scheme> Judge<'r, S> {
         self.known.borrow_mut().insert(key, verdict.clone());
     }
 
-    /// Changes to a frontier with these choices. Its durable contents and its allowed states differ from the
-    /// last one's.
+    /// Changes to a frontier with these choices. Its durable contents and its allowed states differ
+    /// from the last one's.
     pub fn enter(&mut self, choices: Vec<(usize, u64)>) {
         self.choices = choices;
         self.verdicts.get_mut().clear();
@@ -191,8 +194,8 @@ impl<'r, S: Scheme> Judge<'r, S> {
         (0..).zip(&self.choices).filter(was_read).map(|(choice, _)| choice).collect()
     }
 
-    /// Judges disks that need no recovery, or recalls the verdict on a state that was the same in every sector
-    /// that was read.
+    /// Judges disks that need no recovery, or recalls the verdict on a state that was the same in
+    /// every sector that was read.
     fn judge_or_recall(&self, question: &Question<'_>, verdict: &mut Verdict) {
         let mut verdicts = self.verdicts.borrow_mut();
         let recall = verdicts.entry(question.depth).or_default();
@@ -341,8 +344,8 @@ async fn write_something<F: FileSystem>(fs: &F) -> FsResult<()> {
     Ok(())
 }
 
-/// Removes everything in the directories, depth first. A crash during a rename may have left a directory with
-/// two names. It is emptied under the first that is found.
+/// Removes everything in the directories, depth first. A crash during a rename may have left a
+/// directory with two names. It is emptied under the first that is found.
 async fn remove_all<F: FileSystem>(fs: &F, own_names: OwnNames) -> FsResult<()> {
     enum Todo {
         Empty(Ino),

@@ -1,7 +1,7 @@
 //! Runs as text, for failures of systems whose runs cannot be repeated.
 //!
-//! The encoding is [Postcard](https://postcard.jamesmunns.com), compressed with zstd, in base64. The contents
-//! of a disk at the start are stored without their zeros.
+//! The encoding is [Postcard](https://postcard.jamesmunns.com), compressed with zstd, in base64.
+//! The contents of a disk at the start are stored without their zeros.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -131,9 +131,9 @@ mod tests {
         assert!(text.len() < 1 << 20, "{} bytes", text.len());
     }
 
-    /// The counts depend neither on the number of threads, nor on results that are kept from earlier states. The
-    /// format of this test has no fixed places of inodes. Would catch comparisons of contents that are kept for a
-    /// state in which the file may have other bytes.
+    /// The counts depend neither on the number of threads, nor on results that are kept from
+    /// earlier states. The format of this test has no fixed places of inodes. Would catch
+    /// comparisons of contents that are kept for a state in which the file may have other bytes.
     #[test]
     fn counts_depend_on_no_thread_and_on_nothing_kept() {
         let none = OnFfs::new(|| NoOrder, Promise::NONE);
@@ -152,8 +152,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Whatever bytes of a stored run are changed, it is refused or can be explored, without a panic or
-        /// unlimited memory.
+        /// Whatever bytes of a stored run are changed, it is refused or can be explored, without a
+        /// panic or unlimited memory.
         #[test]
         fn a_damaged_run_is_refused_or_sound(changes in prop::collection::vec((any::<u32>(), any::<u8>()), 1..4)) {
             let (run, _) = packed();

@@ -1,33 +1,37 @@
 //! The crash explorer: judges every state of the disks that a fault model allows.
 //!
-//! A run of a workload is recorded, request by request. The record determines the states that a crash at any
-//! time may leave ([`model`], and `docs/crash-model.md`). Each such state is put on a disk, recovered if the
-//! scheme needs that, and judged by three means: by the independent checker; by the promises to the workload
-//! (what is durable, what is atomic and in order, which contents a file may have); by using the file system.
+//! A run of a workload is recorded, request by request. The record determines the states that a
+//! crash at any time may leave ([`model`], and `docs/crash-model.md`). Each such state is put on a
+//! disk, recovered if the scheme needs that, and judged by three means: by the independent checker;
+//! by the promises to the workload (what is durable, what is atomic and in order, which contents a
+//! file may have); by using the file system.
 //!
 //! Layers:
-//! - [`scheme`], [`geometry`]: the system that is crashed, its shape, and its promise. A new system needs one
-//!   value.
-//! - [`mod@format`], [`finding`]: the interface to code that knows the disk format, and the findings of a check
-//!   in words without a format.
-//! - [`script`], [`database`], [`history`], [`mod@record`]: the workloads, the history of calls, the record of
-//!   requests.
-//! - [`model`], `sample`, [`rules`]: frontiers, choices and states, and the selection of those that are judged.
-//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles. `follow`, `memory`, `recall`: results that
-//!   they reuse.
+//! - [`scheme`], [`geometry`]: the system that is crashed, its shape, and its promise. A new system
+//!   needs one value.
+//! - [`mod@format`], [`finding`]: the interface to code that knows the disk format, and the
+//!   findings of a check in words without a format.
+//! - [`script`], [`database`], [`history`], [`mod@record`]: the workloads, the history of calls,
+//!   the record of requests.
+//! - [`model`], `sample`, [`rules`]: frontiers, choices and states, and the selection of those that
+//!   are judged.
+//! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles. `follow`, `memory`, `recall`:
+//!   results that they reuse.
 //! - [`mod@explore`]: all frontiers on all cores.
-//! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure after shrinking, judged again, and as a file.
+//! - [`mod@shrink`], `path`, [`saved`], [`kept`]: a failure after shrinking, judged again, and as a
+//!   file.
 //! - [`space`]: the same states for judges outside of this crate, which may be any program.
-//! - [`cycle`]: crash cycles: each run begins with the disks that a crash of the run before has left.
-//! - [`campaign`]: many runs. [`fleet`]: a campaign cut into tasks for several machines. [`mutants`]: a test of
-//!   the selection of states, with rules switched off.
+//! - [`cycle`]: crash cycles: each run begins with the disks that a crash of the run before has
+//!   left.
+//! - [`campaign`]: many runs. [`fleet`]: a campaign cut into tasks for several machines.
+//!   [`mutants`]: a test of the selection of states, with rules switched off.
 //!
 //! Invariants:
-//! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the number of
-//!   threads.
+//! - The same scheme, script, [`Config`] and [`Budget`] give the same [`Outcome`], whatever the
+//!   number of threads.
 //! - States are made of the record only, so nothing in the file system's memory can leak into one.
-//! - The judges share no code with the orderings, and know no format. They know a scheme by its [`Promise`],
-//!   and its disks through its [`DiskFormat`].
+//! - The judges share no code with the orderings, and know no format. They know a scheme by its
+//!   [`Promise`], and its disks through its [`DiskFormat`].
 //!
 //! Typical sequence, as a test of an ordering does it:
 //!

@@ -1,10 +1,11 @@
-//! A cache of files and directories that were read, kept as long as the sectors on which they depend stay the
-//! same.
+//! A cache of files and directories that were read, kept as long as the sectors on which they
+//! depend stay the same.
 //!
-//! Neighbouring states differ in few sectors. Only the parts of the tree that depend on these are read again:
-//! the entries of a directory, an inode with its contents. The disk shows these dependencies: the sectors that
-//! were read for a part and belong to it alone, and the sector of its inode. Two facts concern many parts at
-//! once: the superblock, without which nothing is known, and the number of the last inode in use of each group.
+//! Neighbouring states differ in few sectors. Only the parts of the tree that depend on these are
+//! read again: the entries of a directory, an inode with its contents. The disk shows these
+//! dependencies: the sectors that were read for a part and belong to it alone, and the sector of
+//! its inode. Two facts concern many parts at once: the superblock, without which nothing is known,
+//! and the number of the last inode in use of each group.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -52,8 +53,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Forgets the parts that depend on sectors which have changed since the last time. Returns false if
-    /// nothing can be kept, because the disk has no superblock.
+    /// Forgets the parts that depend on sectors which have changed since the last time. Returns
+    /// false if nothing can be kept, because the disk has no superblock.
     pub async fn catch_up(&mut self, Places { format, disk }: &Places<'_>) -> bool {
         for sector in disk.take_changed() {
             for part in self.parts.remove(&sector).into_iter().flatten() {
@@ -123,8 +124,8 @@ impl Memory {
         self.note(dir, ReadUnit::Listing(dir), read);
     }
 
-    /// Notes the sectors on which a part of an inode depends: its own sector, and all that were read, except
-    /// those of the file system's own structures.
+    /// Notes the sectors on which a part of an inode depends: its own sector, and all that were
+    /// read, except those of the file system's own structures.
     fn note(&mut self, ino: Ino, part: ReadUnit, read: Vec<Range<u64>>) {
         let Some(places) = &self.places else { return };
         let read = read.into_iter().flatten();
@@ -133,8 +134,8 @@ impl Memory {
         sectors.into_iter().for_each(|sector| self.depends(sector, part));
     }
 
-    /// Checks that the groups still have all these inodes in use: each group records its last inode in use.
-    /// Returns false if a group does not; then the parts of its inodes are forgotten.
+    /// Checks that the groups still have all these inodes in use: each group records its last inode
+    /// in use. Returns false if a group does not; then the parts of its inodes are forgotten.
     pub async fn settle<F: FileSystem>(&mut self, fs: &F, reached: &[Ino]) -> bool {
         let Some(places) = &self.places else { return true };
         let mut last: FxHashMap<u32, Ino> = FxHashMap::default();

@@ -1,7 +1,7 @@
 //! Shrinking a failing sequence.
 
-/// Leaves out as many items as possible while `fails` stays true, in at most `runs` calls of it. Halves
-/// are tried first, then ever smaller pieces down to single items.
+/// Leaves out as many items as possible while `fails` stays true, in at most `runs` calls of it.
+/// Halves are tried first, then ever smaller pieces down to single items.
 pub fn minimise<T: Clone>(
     mut items: Vec<T>,
     mut runs: usize,

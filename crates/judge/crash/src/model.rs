@@ -1,8 +1,8 @@
 //! The states that a crash may leave of the writes, by the models of `docs/crash-model.md`.
 //!
-//! A run's events are cut into *frontiers*: between two of them no write becomes durable. The state after a
-//! crash in a frontier is a choice, for every sector, between its durable contents and those written since.
-//! Writes that do not change a sector make no choice.
+//! A run's events are cut into *frontiers*: between two of them no write becomes durable. The state
+//! after a crash in a frontier is a choice, for every sector, between its durable contents and
+//! those written since. Writes that do not change a sector make no choice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,11 @@ use crate::sum;
 pub enum CrashModel {
     /// A completed write is durable. Any part of a write under way may survive.
     Completed,
-    /// Any subset of the written sectors survives, except those before a flush or with FUA, which all survive.
+    /// Any subset of the written sectors survives, except those before a flush or with FUA, which
+    /// all survive.
     Volatile,
-    /// Writes survive in the order of completion up to some point. Any part of the next may survive.
+    /// Writes survive in the order of completion up to some point. Any part of the next may
+    /// survive.
     Prefix,
     /// As `Volatile`, but flush and FUA have no effect.
     Lying,
@@ -170,8 +172,8 @@ impl Sectors {
             }
         }
         ends.push(self.run.events.len());
-        // On a disk that keeps the order of writes, a frontier ends with each write. But its states are
-        // possible as long as the next write is not flushed.
+        // On a disk that keeps the order of writes, a frontier ends with each write. But its states
+        // are possible as long as the next write is not flushed.
         let until = |end: &usize| {
             let next = hardened.iter().find(|h| *h >= end);
             next.copied().unwrap_or(self.run.events.len())
@@ -228,7 +230,8 @@ impl Cursor {
         }
     }
 
-    /// Applies one event. Returns whether a write became durable or, in the model `Prefix`, completed.
+    /// Applies one event. Returns whether a write became durable or, in the model `Prefix`,
+    /// completed.
     fn step(&mut self, sectors: &Sectors) -> bool {
         let event = sectors.run.events[self.at];
         self.at += 1;
@@ -323,8 +326,8 @@ impl Cursor {
         states.is_infinite()
     }
 
-    /// Calls `each` for every place with its durable content and the other contents that it may have, in order,
-    /// until it returns false.
+    /// Calls `each` for every place with its durable content and the other contents that it may
+    /// have, in order, until it returns false.
     fn each_place(&self, sectors: &Sectors, mut each: impl FnMut(u32, &[Version]) -> bool) {
         let mut under_way: BTreeMap<u32, Vec<Version>> = BTreeMap::new();
         let next = self.next_to_complete(sectors);

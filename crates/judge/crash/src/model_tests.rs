@@ -1,8 +1,9 @@
 //! The states of a run, compared with a plain reading of `docs/crash-model.md`.
 //!
-//! Small random runs use two disks. For every moment, every image that the model allows is derived in the slow
-//! way: from every subset of the sectors that may be lost. The explorer must make exactly these. Would catch an
-//! impossible state (a false alarm), one that is missed, and one that is counted twice.
+//! Small random runs use two disks. For every moment, every image that the model allows is derived
+//! in the slow way: from every subset of the sectors that may be lost. The explorer must make
+//! exactly these. Would catch an impossible state (a false alarm), one that is missed, and one that
+//! is counted twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -180,11 +181,12 @@ proptest! {
     }
 }
 
-/// Writes are told in the largest unit that the disk never tears, and of which all of them are multiples. A write of a single
-/// sector makes that a sector. The contents are those of the run in any unit.
+/// Writes are told in the largest unit that the disk never tears, and of which all of them are
+/// multiples. A write of a single sector makes that a sector. The contents are those of the run in
+/// any unit.
 ///
-/// Would catch a superblock that is torn at 512 bytes on a disk whose sectors have 4,096, and memory for eight times as many
-/// pieces.
+/// Would catch a superblock that is torn at 512 bytes on a disk whose sectors have 4,096, and
+/// memory for eight times as many pieces.
 #[test]
 fn units_are_as_large_as_disk_and_writes_allow() {
     let of = |writes: Vec<Write>, wanted| {

@@ -1,7 +1,9 @@
-//! A test of the selection of states: the number of states that are judged until a missing rule shows.
+//! A test of the selection of states: the number of states that are judged until a missing rule
+//! shows.
 //!
-//! An explorer that finds no broken promise has shown little, unless it finds known defects. So each rule of an
-//! ordering is switched off, in each geometry, and states are judged until a promise is broken.
+//! An explorer that finds no broken promise has shown little, unless it finds known defects. So
+//! each rule of an ordering is switched off, in each geometry, and states are judged until a
+//! promise is broken.
 
 use std::sync::Arc;
 
@@ -25,7 +27,8 @@ pub struct Search {
     pub models: Vec<CrashModel>,
     /// The operations of each of three clients.
     pub steps: usize,
-    /// Whether all scripts replace files, or metadata, for so long that a log uses its segments again.
+    /// Whether all scripts replace files, or metadata, for so long that a log uses its segments
+    /// again.
     pub churn: bool,
     /// The number of threads; 0 means one for each processor.
     pub threads: usize,
@@ -74,9 +77,9 @@ pub struct MutantFound {
 }
 
 impl Search {
-    /// The script of a run. The kinds take turns: the usual one; many names of all lengths; files with distant
-    /// blocks; files that take a directory's blocks as soon as they are free; files that are written over until
-    /// a log's cleaner works; files that grow at their ends.
+    /// The script of a run. The kinds take turns: the usual one; many names of all lengths; files
+    /// with distant blocks; files that take a directory's blocks as soon as they are free; files
+    /// that are written over until a log's cleaner works; files that grow at their ends.
     pub fn script(&self, seed: u64, geometry: &FsGeometry) -> Script {
         let usual = ScriptManner { steps: self.steps, ..ScriptManner::default() };
         match seed % 7 {
@@ -97,16 +100,16 @@ impl Search {
         manner.script(seed)
     }
 
-    /// The options of a run. Every fourth run has a cache of a few blocks, so that operations wait for the disk between two
-    /// changes that belong together.
+    /// The options of a run. Every fourth run has a cache of a few blocks, so that operations wait
+    /// for the disk between two changes that belong together.
     fn config(&self, seed: u64, model: CrashModel, geometry: &FsGeometry) -> Config {
         let cache_blocks = (seed % 4 == 3).then_some(FEW);
         let plan = CachePlan { cache_blocks, ..CachePlan::default() };
         Config::new(seed, model).with_cache(plan, geometry.block_size)
     }
 
-    /// Judges states of runs until a promise is broken. `record` makes the run of a script, `explore` explores
-    /// it.
+    /// Judges states of runs until a promise is broken. `record` makes the run of a script,
+    /// `explore` explores it.
     ///
     /// # Errors
     /// A run cannot be made.

@@ -1,8 +1,9 @@
 //! The test whether a state is the one after some number of operations, in their order.
 //!
-//! A *cut* of a client is a number of its calls: the calls before the cut have their effect in the state, the
-//! others do not. The value of each name and inode allows some cuts of the client that changed it. The cuts of
-//! all clients are in order if no call is included that began after the return of another call which is not.
+//! A *cut* of a client is a number of its calls: the calls before the cut have their effect in the
+//! state, the others do not. The value of each name and inode allows some cuts of the client that
+//! changed it. The cuts of all clients are in order if no call is included that began after the
+//! return of another call which is not.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ type Ranges = Vec<(usize, usize)>;
 pub(crate) struct Cuts(BTreeMap<usize, Ranges>);
 
 impl Cuts {
-    /// Notes that one of `found` is there. Each is a value of something that only `client` has changed.
+    /// Notes that one of `found` is there. Each is a value of something that only `client` has
+    /// changed.
     pub fn agree<T>(&mut self, client: Option<usize>, found: &[&Candidate<T>]) {
         let Some(client) = client else { return };
         let after = |call: usize| call + 1;
@@ -38,9 +40,9 @@ impl Cuts {
         self.0.values().all(|ranges| !ranges.is_empty())
     }
 
-    /// Whether there is a cut for every client so that all are in order. `durable` has each client's last call
-    /// that must be included. The error says in words why there is none. Each client gets the smallest cut
-    /// possible, because that demands the least of the others.
+    /// Whether there is a cut for every client so that all are in order. `durable` has each
+    /// client's last call that must be included. The error says in words why there is none. Each
+    /// client gets the smallest cut possible, because that demands the least of the others.
     pub fn judge(&self, history: &History, durable: &BTreeMap<usize, usize>) -> Result<(), String> {
         let mut least: BTreeMap<usize, usize> = BTreeMap::new();
         for client in self.0.keys() {
@@ -131,8 +133,8 @@ mod tests {
         Candidate { value: (), call, next }
     }
 
-    /// A state with a call of one client, but without another client's call that returned before it, is out of
-    /// order. Would catch an oracle that looks at each client separately.
+    /// A state with a call of one client, but without another client's call that returned before
+    /// it, is out of order. Would catch an oracle that looks at each client separately.
     #[test]
     fn a_call_is_missing_only_with_all_calls_that_began_after_its_return() {
         let judge = |of_0: Candidate<()>, of_1: Candidate<()>| {
@@ -150,8 +152,8 @@ mod tests {
         assert!(!kept(judge(found(Some(4), None), found(None, Some(1)))));
     }
 
-    /// All values that one client set must allow the same cut. Would catch an oracle that accepts names of two
-    /// different times.
+    /// All values that one client set must allow the same cut. Would catch an oracle that accepts
+    /// names of two different times.
     #[test]
     fn all_values_of_a_client_allow_one_common_cut() {
         let mut cuts = Cuts::default();

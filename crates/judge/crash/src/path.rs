@@ -9,8 +9,9 @@ use crate::model::Sectors;
 use crate::run::Run;
 use crate::{Budget, Failure, Point, Scheme, explain};
 
-/// Judges one state of a run in full; `None` if the run has no such state. `seed` is the seed of the
-/// exploration. `runs` has the run, followed by the interrupted recoveries if they cannot be repeated.
+/// Judges one state of a run in full; `None` if the run has no such state. `seed` is the seed of
+/// the exploration. `runs` has the run, followed by the interrupted recoveries if they cannot be
+/// repeated.
 pub fn judge_path<S: Scheme>(
     scheme: &S,
     runs: &[Arc<Run>],

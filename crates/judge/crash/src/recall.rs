@@ -1,13 +1,14 @@
 //! The verdicts on earlier states, for states that differ only in sectors that were not read.
 //!
-//! A judge of disks comes to the same verdict wherever the sectors that it reads are the same, because the
-//! contents of one sector decide which one is read next. The states of a frontier differ only in its choices.
-//! So the verdict on one state holds for every state with the same options for those choices whose sectors were
-//! read.
+//! A judge of disks comes to the same verdict wherever the sectors that it reads are the same,
+//! because the contents of one sector decide which one is read next. The states of a frontier
+//! differ only in its choices. So the verdict on one state holds for every state with the same
+//! options for those choices whose sectors were read.
 
 use rustc_hash::FxHashMap;
 
-/// The most sets of choices that are kept for a frontier. With more, the search takes longer than it saves.
+/// The most sets of choices that are kept for a frontier. With more, the search takes longer than
+/// it saves.
 const SETS_MAX: usize = 24;
 
 /// Verdicts, by the options for one set of choices.

@@ -1,5 +1,5 @@
-//! Recording a run: every request with its contents, in order of issue and of completion, between the
-//! calls of the workload.
+//! Recording a run: every request with its contents, in order of issue and of completion, between
+//! the calls of the workload.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -35,20 +35,21 @@ pub struct Config {
     pub model: CrashModel,
     /// The options of the file system's cache.
     pub cache: CacheConfig,
-    /// The contents of the disks at the start, as a crash has left them; `None` for a new file system.
+    /// The contents of the disks at the start, as a crash has left them; `None` for a new file
+    /// system.
     pub disks: Option<Arc<Vec<Vec<u8>>>>,
     /// The writes that fail.
     pub faults: Vec<(RuleKind, u64)>,
     /// The longest time of a write or a flush, in microseconds; each takes a random time.
     pub micros_max: u64,
-    /// The size in bytes that the disk never tears, for a file system of the kernel's: 512 or a multiple. Disks of this process
-    /// have sectors of 512 bytes.
+    /// The size in bytes that the disk never tears, for a file system of the kernel's: 512 or a
+    /// multiple. Disks of this process have sectors of 512 bytes.
     pub unit: usize,
 }
 
 impl Config {
-    /// Options with which cache blocks are written within a few milliseconds, so that blocks whose order is
-    /// free reach the disk as early as possible; requests take up to two milliseconds.
+    /// Options with which cache blocks are written within a few milliseconds, so that blocks whose
+    /// order is free reach the disk as early as possible; requests take up to two milliseconds.
     pub fn new(seed: u64, model: CrashModel) -> Config {
         let age = Duration::from_millis(if model == CrashModel::Completed { 0 } else { 3 });
         let cache = CacheConfig {
@@ -88,7 +89,8 @@ impl Config {
 /// The cache of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachePlan {
-    /// Whether blocks stay in the cache as long as in a mounted file system: up to 30 seconds of the run's time.
+    /// Whether blocks stay in the cache as long as in a mounted file system: up to 30 seconds of
+    /// the run's time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub real_ages: bool,
     /// The capacity in blocks, if it is not the usual one. A cluster then has a quarter of them.
@@ -159,8 +161,8 @@ impl TapSink for Sink {
 /// The byte with which a disk is filled, as remains of an older file system.
 const REMAINS: u8 = 0x5a;
 
-/// Runs `workload` under `scheme` and records it, the unmount included. On disks that a crash has left, the
-/// recovery is recorded too.
+/// Runs `workload` under `scheme` and records it, the unmount included. On disks that a crash has
+/// left, the recovery is recorded too.
 ///
 /// # Errors
 /// The file system cannot be made, or comes to a deadlock.
@@ -236,8 +238,8 @@ impl Line {
     }
 }
 
-/// The disks of a run over devices that hold `bases`. Each has its own timing, and all requests are recorded in one
-/// order.
+/// The disks of a run over devices that hold `bases`. Each has its own timing, and all requests are
+/// recorded in one order.
 fn watch(
     rt: &Runtime,
     inner: Vec<Device>,
@@ -271,8 +273,9 @@ fn watch(
     (line, disks)
 }
 
-/// Records, in this process, the recovery of disks that a crash has left, of a run with this history: the
-/// scheme's own recovery, a check with repair where it needs that, otherwise a mount with its consequences.
+/// Records, in this process, the recovery of disks that a crash has left, of a run with this
+/// history: the scheme's own recovery, a check with repair where it needs that, otherwise a mount
+/// with its consequences.
 ///
 /// # Errors
 /// The recovery failed, in words.
@@ -331,7 +334,8 @@ fn used(bytes: u64) -> Rc<RamDisk> {
 /// The errno of a failed request.
 const EIO: i32 = 5;
 
-/// Names every write to a device by its watcher. A disk may have only a log, which is recognised by its writes.
+/// Names every write to a device by its watcher. A disk may have only a log, which is recognised by
+/// its writes.
 fn name_writes(
     tap: &Rc<Tap<Slow<Faulty<Device>>>>,
     watch: &Rc<Watch>,

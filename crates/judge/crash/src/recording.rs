@@ -16,8 +16,8 @@ use crate::tree::Tree;
 pub struct HistoryRecorder(Rc<RefCell<RecorderState>>);
 
 impl HistoryRecorder {
-    /// A recorder for an empty file system with this root. `clock` returns the number of events of the run so
-    /// far.
+    /// A recorder for an empty file system with this root. `clock` returns the number of events of
+    /// the run so far.
     pub fn new(root: Ino, clock: impl Fn() -> usize + 'static) -> HistoryRecorder {
         HistoryRecorder(RecorderState::new(root, clock))
     }
@@ -82,9 +82,9 @@ impl<F> RecordingFs<F> {
         recorder.end(call, result.is_ok());
     }
 
-    /// Makes a change of an object's contents, and notes it. After a success, `did` notes the new contents, and
-    /// returns whether the change is complete. After a failure in the middle, the new contents may be there or
-    /// not.
+    /// Makes a change of an object's contents, and notes it. After a success, `did` notes the new
+    /// contents, and returns whether the change is complete. After a failure in the middle, the new
+    /// contents may be there or not.
     async fn change<T>(
         &self,
         ino: Ino,
@@ -99,8 +99,8 @@ impl<F> RecordingFs<F> {
             self.recorder.borrow_mut().begin_contents(object);
         }
         let result = doing.await;
-        // A call that is refused changes nothing. One without space, or with a failed disk, may have had an
-        // effect for a while.
+        // A call that is refused changes nothing. One without space, or with a failed disk, may
+        // have had an effect for a while.
         let in_midst = |errno| matches!(errno, Errno::NoSpace | Errno::Io | Errno::ReadOnly);
         let mut whole = result.as_ref().is_err_and(|e| !in_midst(e.errno));
         self.end(call, &result, |recorder, value| {

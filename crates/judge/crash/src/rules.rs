@@ -1,5 +1,5 @@
-//! Rules for crash states by meaning: the kinds of block that are lost, kept, torn or reordered, and the writes
-//! that fail.
+//! Rules for crash states by meaning: the kinds of block that are lost, kept, torn or reordered,
+//! and the writes that fail.
 
 use std::fmt;
 use std::str::FromStr;
@@ -133,8 +133,8 @@ impl RuleKind {
     }
 }
 
-/// Calls `each` with the states of a frontier that follow one of the rules; for a rule that tears, with `tears`
-/// states.
+/// Calls `each` with the states of a frontier that follow one of the rules; for a rule that tears,
+/// with `tears` states.
 pub(crate) fn states(
     sectors: &Sectors,
     layout: &Layout,

@@ -1,4 +1,5 @@
-//! A recorded run: the contents of its disks at the start, every write, and the events of the disks in order.
+//! A recorded run: the contents of its disks at the start, every write, and the events of the disks
+//! in order.
 
 use std::sync::Arc;
 

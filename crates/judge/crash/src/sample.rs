@@ -1,5 +1,5 @@
-//! The selection of a frontier's states: all if they are few; otherwise first those that differ in meaning,
-//! then a seeded choice.
+//! The selection of a frontier's states: all if they are few; otherwise first those that differ in
+//! meaning, then a seeded choice.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use rustc_hash::FxHashSet;
 use crate::model::{Layout, Sectors};
 use crate::rules::{self, StateRule};
 
-/// The states of a frontier that are judged, at most `wanted`. Each has an option for every choice. No state
-/// comes twice, and none is also a state of the next frontier.
+/// The states of a frontier that are judged, at most `wanted`. Each has an option for every choice.
+/// No state comes twice, and none is also a state of the next frontier.
 pub(crate) fn states(
     sectors: &Sectors,
     layout: &Layout,
@@ -85,8 +85,8 @@ fn exhaust(layout: &Layout, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// States that differ most in meaning: no write kept, all kept, one write kept or lost, one kind of block kept
-/// or lost, one write without the one before.
+/// States that differ most in meaning: no write kept, all kept, one write kept or lost, one kind of
+/// block kept or lost, one write without the one before.
 fn telling(picked: &mut Picked<'_>, classes: &[Class]) {
     let layout = picked.layout;
     let count = layout.writes.len();

@@ -8,7 +8,8 @@ use crate::{CachePlan, CrashModel, FsGeometry, Point, Script};
 /// The format in the head of a failure file.
 const FORMAT: &str = "ordo crash failure 2";
 
-/// A failure that can be repeated: the run is made again from its seed, and the state from the same choices.
+/// A failure that can be repeated: the run is made again from its seed, and the state from the same
+/// choices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
     /// The format of the file.
@@ -37,11 +38,12 @@ pub struct Saved {
     pub rules: Vec<String>,
     /// The state, and the states of interrupted recoveries.
     pub path: Vec<Point>,
-    /// The ends of the crash cycles before: the calls and writes that were under way, and which of the writes
-    /// are on the disks.
+    /// The ends of the crash cycles before: the calls and writes that were under way, and which of
+    /// the writes are on the disks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
-    /// The run, and the interrupted recoveries, if they cannot be repeated; see [`mod@crate::kept`].
+    /// The run, and the interrupted recoveries, if they cannot be repeated; see
+    /// [`mod@crate::kept`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
     /// The broken promises.

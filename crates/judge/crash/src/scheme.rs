@@ -1,4 +1,5 @@
-//! The interface to a system that is crashed: how it is made, mounted and recovered, and what it promises.
+//! The interface to a system that is crashed: how it is made, mounted and recovered, and what it
+//! promises.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,8 +56,8 @@ fn lost_and_found(name: &[u8]) -> bool {
 
 /// A system that can be crashed. A new system needs one value of this trait.
 ///
-/// Errors are text for a person. An error from [`make`](Scheme::make) ends the run; an error from another
-/// function, on a crash state, goes into the verdict.
+/// Errors are text for a person. An error from [`make`](Scheme::make) ends the run; an error from
+/// another function, on a crash state, goes into the verdict.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait Scheme: Clone + Send + Sync + 'static {
     /// The name on the command line.
@@ -65,7 +66,8 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     /// The promise about the state after a crash.
     fn promise(&self) -> Promise;
 
-    /// The format of its disks, for a judge in this process; `None` if only a judge outside can read them.
+    /// The format of its disks, for a judge in this process; `None` if only a judge outside can
+    /// read them.
     fn format(&self) -> Option<&dyn DiskFormat>;
 
     /// The names that the file system makes for itself.
@@ -79,7 +81,8 @@ pub trait Scheme: Clone + Send + Sync + 'static {
     /// Makes an empty file system.
     async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String>;
 
-    /// Mounts the file system, either new or as a crash left it (after a check where the promise demands one).
+    /// Mounts the file system, either new or as a crash left it (after a check where the promise
+    /// demands one).
     async fn mount(
         &self,
         rt: &Runtime,
@@ -87,8 +90,8 @@ pub trait Scheme: Clone + Send + Sync + 'static {
         cache: &CacheConfig,
     ) -> Result<Volume, String>;
 
-    /// Recovers a crashed file system to the state that is judged, for example by replaying a log. All effects
-    /// must be on the disks when it returns. The default does nothing.
+    /// Recovers a crashed file system to the state that is judged, for example by replaying a log.
+    /// All effects must be on the disks when it returns. The default does nothing.
     async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let _ = (rt, disks);
         Ok(())
@@ -107,8 +110,8 @@ pub trait Scheme: Clone + Send + Sync + 'static {
         simulate(self, workload, config)
     }
 
-    /// Records the recovery of disks that a crash of the run `of` has left, so that it can be crashed too. The
-    /// default does so in this process.
+    /// Records the recovery of disks that a crash of the run `of` has left, so that it can be
+    /// crashed too. The default does so in this process.
     ///
     /// # Errors
     /// The recovery failed, in words.
@@ -121,16 +124,16 @@ pub trait Scheme: Clone + Send + Sync + 'static {
         true
     }
 
-    /// Judges disks that only another program, such as the kernel, can use, and leaves them unchanged. `None`
-    /// if they are judged in this process.
+    /// Judges disks that only another program, such as the kernel, can use, and leaves them
+    /// unchanged. `None` if they are judged in this process.
     fn judge_outside(&self, disks: &[Rc<Scratch>], question: &Question<'_>) -> Option<Verdict> {
         let _ = (disks, question);
         None
     }
 }
 
-/// The promise of a scheme about a crashed disk, after recovery if the scheme has one. Faults that the promise
-/// allows are still counted.
+/// The promise of a scheme about a crashed disk, after recovery if the scheme has one. Faults that
+/// the promise allows are still counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
     /// Whether the promise allows a finding of a check.
@@ -141,16 +144,18 @@ pub struct Promise {
     pub durable_fsync: bool,
     /// A change of names is durable when its call returns.
     pub durable_names: bool,
-    /// A name stands for an object that had this name at some time. An object that always had a name has one.
+    /// A name stands for an object that had this name at some time. An object that always had a
+    /// name has one.
     pub names: bool,
-    /// If a name stands for a later object, the earlier object has the name that it was given instead, even if
-    /// no caller waited for that name to be durable.
+    /// If a name stands for a later object, the earlier object has the name that it was given
+    /// instead, even if no caller waited for that name to be durable.
     pub passed: bool,
     /// The names are those after some number of each client's operations, in their order.
     pub ordered: bool,
     /// Each place of a file has contents that were written there, or zeros if none were.
     pub no_stale: bool,
-    /// A symbolic link has the target with which it was made. No call makes a target durable by itself.
+    /// A symbolic link has the target with which it was made. No call makes a target durable by
+    /// itself.
     pub link_targets: bool,
 }
 
@@ -168,8 +173,8 @@ impl Promise {
         link_targets: false,
     };
 
-    /// The promise of synchronous writes where order matters: after a check, nothing is lost for which a caller
-    /// has waited.
+    /// The promise of synchronous writes where order matters: after a check, nothing is lost for
+    /// which a caller has waited.
     pub const SYNC: Promise = Promise {
         allows: |finding| finding.severity <= FindingSeverity::Repairable,
         durable_fsync: true,
@@ -180,13 +185,14 @@ impl Promise {
         ..Promise::NONE
     };
 
-    /// The part of the promise that holds on a disk of this model. On a disk that lies about flushes, only use
-    /// after a check remains.
+    /// The part of the promise that holds on a disk of this model. On a disk that lies about
+    /// flushes, only use after a check remains.
     pub fn under(self, model: CrashModel) -> Promise {
         if model == CrashModel::Lying { Promise::NONE } else { self }
     }
 
-    /// The promise of soft updates: only leaks and high counts, use without a check, no stale contents.
+    /// The promise of soft updates: only leaks and high counts, use without a check, no stale
+    /// contents.
     pub const SOFT_UPDATES: Promise = Promise {
         allows: |finding| finding.severity <= FindingSeverity::Leak,
         no_check: true,
@@ -199,8 +205,9 @@ impl Promise {
         link_targets: true,
     };
 
-    /// The promise of a metadata journal: after recovery there are no findings at all, and operations are there
-    /// in order up to some point. `synchronous`: operations that have returned are durable.
+    /// The promise of a metadata journal: after recovery there are no findings at all, and
+    /// operations are there in order up to some point. `synchronous`: operations that have returned
+    /// are durable.
     pub const fn journal(synchronous: bool) -> Promise {
         Promise {
             allows: |_| false,

@@ -12,7 +12,8 @@ use crate::recording::RecordingFs;
 /// A name in one of a client's directories. Both are numbers, taken modulo the number that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptPlace {
-    /// The directory: 0 is the one that all share, 1 the client's own; then come those that it has made.
+    /// The directory: 0 is the one that all share, 1 the client's own; then come those that it has
+    /// made.
     pub dir: u8,
     /// The name: from [`WIDE`] on, names are of all lengths.
     pub name: u16,
@@ -64,7 +65,8 @@ pub enum ScriptStep {
     Open(ScriptPlace),
     /// Makes a file without a name, which is open.
     Tmpfile(ScriptPlace),
-    /// Writes `len` bytes at `at` of one of the client's open files, as [`Write`](Self::Write) does.
+    /// Writes `len` bytes at `at` of one of the client's open files, as [`Write`](Self::Write)
+    /// does.
     WriteOpen(u8, u32, u32),
     /// Gives one of the client's open files a name, as a file without one can be given.
     Name(u8, ScriptPlace),
@@ -99,32 +101,33 @@ impl Script {
         Script::of(seed, clients, steps, random_name)
     }
 
-    /// As [`random`](Self::random), with few files. Each has many blocks and loses some of them, in the middle
-    /// and at the end: direct blocks, and blocks below a single and a double indirect block.
+    /// As [`random`](Self::random), with few files. Each has many blocks and loses some of them, in
+    /// the middle and at the end: direct blocks, and blocks below a single and a double indirect
+    /// block.
     pub fn random_holes(seed: u64, clients: usize, steps: usize) -> Script {
         Script::of(seed, clients, steps, random_hole)
     }
 
-    /// Clients that make directories of several blocks, remove them with all their contents, and at once write
-    /// files that take those blocks. Most files are made durable. The log's records about the directories must
-    /// not be redone over the files.
+    /// Clients that make directories of several blocks, remove them with all their contents, and at
+    /// once write files that take those blocks. Most files are made durable. The log's records
+    /// about the directories must not be redone over the files.
     pub fn reuse(seed: u64, clients: usize, rounds: usize, block: u32) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut client = || (0..rounds).flat_map(|_| reuse_round(&mut rng, block)).collect();
         Script { clients: (0..clients).map(|_| client()).collect() }
     }
 
-    /// Clients that write over the blocks of few files again and again, and now and then replace one. A log's
-    /// cleaner has to make segments clean for them, and on a system that keeps data apart from its log, freed
-    /// blocks are soon used again.
+    /// Clients that write over the blocks of few files again and again, and now and then replace
+    /// one. A log's cleaner has to make segments clean for them, and on a system that keeps data
+    /// apart from its log, freed blocks are soon used again.
     pub fn overwrites(seed: u64, clients: usize, rounds: usize, block: u32) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut client = || overwrites(&mut rng, rounds, block);
         Script { clients: (0..clients).map(|_| client()).collect() }
     }
 
-    /// Clients that make symbolic links with long targets, which are blocks of metadata, and replace batches of them. A
-    /// metadata log has to use its segments again for them.
+    /// Clients that make symbolic links with long targets, which are blocks of metadata, and
+    /// replace batches of them. A metadata log has to use its segments again for them.
     pub fn links(seed: u64, clients: usize, rounds: usize) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut client = || replaced_links(&mut rng, rounds);
@@ -153,28 +156,31 @@ impl Script {
     }
 }
 
-/// The properties of random scripts. The [`Default`] is [`Script::random`], three clients with 120 steps each.
+/// The properties of random scripts. The [`Default`] is [`Script::random`], three clients with 120
+/// steps each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptManner {
     /// The number of clients.
     pub clients: usize,
     /// The steps of each client.
     pub steps: usize,
-    /// If not 0, each client makes this many more names, of all lengths, in few directories, and removes most
-    /// of them again, twice. So directories grow by chunk, fragment, block and indirect block, and shrink.
+    /// If not 0, each client makes this many more names, of all lengths, in few directories, and
+    /// removes most of them again, twice. So directories grow by chunk, fragment, block and
+    /// indirect block, and shrink.
     pub names: u16,
-    /// If not 0, files have blocks below single and double indirect blocks, for a file system with this block
-    /// size in bytes.
+    /// If not 0, files have blocks below single and double indirect blocks, for a file system with
+    /// this block size in bytes.
     pub far: u32,
     /// The number of steps in a hundred that make something durable.
     pub fsync: u8,
     /// If not 0, pauses take up to this many milliseconds, and are more frequent.
     pub pause: u16,
-    /// The number of steps in a hundred that open and close files, write to open files whose names are gone, make
-    /// files without names, or allocate storage.
+    /// The number of steps in a hundred that open and close files, write to open files whose names
+    /// are gone, make files without names, or allocate storage.
     pub open: u8,
-    /// The number of steps in a hundred that append to few files, as to logs, and make one of them durable now and
-    /// then. The files' last blocks grow by fragments and move, while older bytes in them are durable.
+    /// The number of steps in a hundred that append to few files, as to logs, and make one of them
+    /// durable now and then. The files' last blocks grow by fragments and move, while older bytes
+    /// in them are durable.
     pub append: u8,
 }
 
@@ -192,7 +198,8 @@ pub(crate) const OPEN_MAX: usize = 5;
 const WAVES: usize = 2;
 
 impl ScriptManner {
-    /// The script with these properties. If only clients and steps are set, it is that of [`Script::random`].
+    /// The script with these properties. If only clients and steps are set, it is that of
+    /// [`Script::random`].
     pub fn script(&self, seed: u64) -> Script {
         let ScriptManner { clients, steps, .. } = *self;
         if (ScriptManner { clients, steps, ..ScriptManner::default() }) == *self {
@@ -290,13 +297,13 @@ impl ScriptManner {
     }
 }
 
-/// The work on the file system while it is recorded. When space runs out, a workload ends: the calls so far
-/// are worth a crash.
+/// The work on the file system while it is recorded. When space runs out, a workload ends: the
+/// calls so far are worth a crash.
 #[allow(async_fn_in_trait, reason = "one thread: no future needs to be Send")]
 pub trait RunWorkload: Sync {
-    /// Does the work. `client` returns the file system for the client with a number; the calls of one client
-    /// are judged to be in order. The file system is empty at the start, or in the state that a crash of an
-    /// earlier run has left.
+    /// Does the work. `client` returns the file system for the client with a number; the calls of
+    /// one client are judged to be in order. The file system is empty at the start, or in the state
+    /// that a crash of an earlier run has left.
     ///
     /// # Errors
     /// The workload failed, in words. Then there is no run.
@@ -348,8 +355,8 @@ async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(In
     }
 }
 
-/// A random step on one of few files that grow at their ends. One that was made durable has its next bytes only in
-/// memory for a while.
+/// A random step on one of few files that grow at their ends. One that was made durable has its
+/// next bytes only in memory for a while.
 fn append_step(rng: &mut Pcg64Mcg) -> ScriptStep {
     let place = ScriptPlace { dir: rng.random_range(0..2), name: rng.random_range(0..3) };
     match rng.random_range(0..16) {
@@ -361,8 +368,8 @@ fn append_step(rng: &mut Pcg64Mcg) -> ScriptStep {
     }
 }
 
-/// Steps that make a directory grow through its first blocks, remove it with all its contents, then make files
-/// in its place.
+/// Steps that make a directory grow through its first blocks, remove it with all its contents, then
+/// make files in its place.
 fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<ScriptStep> {
     /// The number of directories that a client has before it makes one.
     const HAS: u8 = 2;
@@ -397,9 +404,10 @@ fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<ScriptStep> {
     steps
 }
 
-/// Steps that make eight files of three blocks each and then, in each round, write over one or two blocks of one of them. All
-/// together they fill most of a shape that is nearly full. Every sixth round replaces a file by a new one. Half of the rounds end with a sync of some kind, so that little is
-/// gathered in memory.
+/// Steps that make eight files of three blocks each and then, in each round, write over one or two
+/// blocks of one of them. All together they fill most of a shape that is nearly full. Every sixth
+/// round replaces a file by a new one. Half of the rounds end with a sync of some kind, so that
+/// little is gathered in memory.
 fn overwrites(rng: &mut Pcg64Mcg, rounds: usize, block: u32) -> Vec<ScriptStep> {
     const FILES: u16 = 8;
     const BLOCKS: u32 = 3;
@@ -427,8 +435,8 @@ fn overwrites(rng: &mut Pcg64Mcg, rounds: usize, block: u32) -> Vec<ScriptStep> 
     steps
 }
 
-/// Steps that make links and then, in each round, replace one batch of those that were made together. Every batch is made durable
-/// with a file, and most of the removals by a sync before it.
+/// Steps that make links and then, in each round, replace one batch of those that were made
+/// together. Every batch is made durable with a file, and most of the removals by a sync before it.
 fn replaced_links(rng: &mut Pcg64Mcg, rounds: usize) -> Vec<ScriptStep> {
     const BATCHES: u16 = 6;
     const BATCH: u16 = 16;
@@ -495,8 +503,8 @@ fn random_name(rng: &mut Pcg64Mcg) -> ScriptStep {
     }
 }
 
-/// The offsets at which a file's direct blocks begin, those of the single indirect block, and those of two
-/// blocks below the double indirect block, with blocks of 4 KB.
+/// The offsets at which a file's direct blocks begin, those of the single indirect block, and those
+/// of two blocks below the double indirect block, with blocks of 4 KB.
 const REACHES: [u32; 4] = [0, 12 << 12, (12 + 512) << 12, (12 + 1024) << 12];
 
 fn random_hole(rng: &mut Pcg64Mcg) -> ScriptStep {

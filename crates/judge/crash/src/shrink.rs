@@ -23,8 +23,9 @@ pub struct Shrunk {
     pub failure: Failure,
 }
 
-/// Shrinks a failure. Leaves out operations as long as a state can be found that fails in the same way, in at
-/// most `runs` explorations of `budget`. Then keeps, or loses, every write that makes no difference.
+/// Shrinks a failure. Leaves out operations as long as a state can be found that fails in the same
+/// way, in at most `runs` explorations of `budget`. Then keeps, or loses, every write that makes no
+/// difference.
 ///
 /// # Errors
 /// The run cannot be made.
@@ -76,7 +77,8 @@ fn kind(verdict: &Verdict) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Shrinks the state of a failure: to as few lost writes as possible, or as few kept ones, whichever is less.
+/// Shrinks the state of a failure: to as few lost writes as possible, or as few kept ones,
+/// whichever is less.
 pub fn shrink_state<S: Scheme>(
     scheme: &S,
     run: &Arc<Run>,
@@ -105,8 +107,8 @@ pub fn shrink_state<S: Scheme>(
     judge_path(scheme, std::slice::from_ref(run), seed, &path).unwrap_or_else(|| failure.clone())
 }
 
-/// Brings the state as close to `goal` as it can while it fails. Returns it, and the number of writes that
-/// still differ.
+/// Brings the state as close to `goal` as it can while it fails. Returns it, and the number of
+/// writes that still differ.
 fn toward(
     layout: &Layout,
     goal: &[u8],

@@ -1,13 +1,15 @@
-//! The states of a run for judges outside of this crate: selected by meaning, shrunk, explained write by write.
+//! The states of a run for judges outside of this crate: selected by meaning, shrunk, explained
+//! write by write.
 //!
-//! [`Space`] holds a run. [`Space::picks`] selects [`Pick`]s, those of every frontier that tell the most first.
-//! [`Space::each`] walks them in order and passes the disks' contents, as sectors that differ from the start.
-//! [`Space::shrink`] leaves as few writes lost as a judge allows. [`Space::fates`] lists the fate of each
-//! write.
+//! [`Space`] holds a run. [`Space::picks`] selects [`Pick`]s, those of every frontier that tell the
+//! most first. [`Space::each`] walks them in order and passes the disks' contents, as sectors that
+//! differ from the start. [`Space::shrink`] leaves as few writes lost as a judge allows.
+//! [`Space::fates`] lists the fate of each write.
 //!
 //! Invariants:
 //! - No pick is also a state of the next frontier, if more was promised there.
-//! - In a state that tears writes, a unit of the disk (512 or 4,096 bytes) belongs wholly to one write.
+//! - In a state that tears writes, a unit of the disk (512 or 4,096 bytes) belongs wholly to one
+//!   write.
 //! - The same run, groups and seed give the same picks.
 //!
 //! ```no_run
@@ -58,8 +60,8 @@ pub struct Choosing<'a> {
     pub from: usize,
     /// The rules, one of which a state must follow, if there are any.
     pub rules: &'a [StateRule],
-    /// For each write of each disk, the number of its group (a file's data, a directory). Some states lose or keep
-    /// the writes of a group together.
+    /// For each write of each disk, the number of its group (a file's data, a directory). Some
+    /// states lose or keep the writes of a group together.
     pub groups: &'a [Vec<u64>],
     /// The manners in which states are selected. Empty for all.
     pub manners: &'a [Manner],
@@ -100,7 +102,8 @@ pub struct Pick {
     pub manner: Manner,
 }
 
-/// A state that may be selected, before it is made. A large run has many, each as long as all that is not flushed.
+/// A state that may be selected, before it is made. A large run has many, each as long as all that
+/// is not flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outline {
     /// The frontier.
@@ -120,7 +123,8 @@ pub struct CrashState<'a> {
 }
 
 impl CrashState<'_> {
-    /// The units of a disk that were ever written, by their first sector, with their present contents; ascending.
+    /// The units of a disk that were ever written, by their first sector, with their present
+    /// contents; ascending.
     pub fn sectors(&self, disk: usize) -> impl Iterator<Item = (u64, &Bytes)> {
         let places = self.sectors.places.iter().zip(&self.contents);
         let of_disk = places.filter(move |((d, _), _)| *d == disk);
@@ -227,8 +231,8 @@ impl Space {
         picks.into_iter().flatten().collect()
     }
 
-    /// Calls `each` with a frontier's number and layout, a state's number, its manner and the state, for every state that may
-    /// be selected. The same generator gives the same states.
+    /// Calls `each` with a frontier's number and layout, a state's number, its manner and the
+    /// state, for every state that may be selected. The same generator gives the same states.
     fn states(
         &self,
         choosing: &Choosing<'_>,
@@ -266,7 +270,8 @@ impl Space {
         let mut out: Vec<Outline> = Vec::new();
         for mut picks in by_manner.into_values() {
             let remaining = choosing.states - out.len();
-            // If the states of one manner do not all fit, some are taken from every part of the run.
+            // If the states of one manner do not all fit, some are taken from every part of the
+            // run.
             while picks.len() > remaining {
                 let drop = rng.random_range(0..picks.len());
                 picks.swap_remove(drop);
@@ -333,8 +338,8 @@ impl Space {
         (disk, sector / self.unit)
     }
 
-    /// Calls `add` with states in which a write is torn: its first half is there, its second half, every other
-    /// unit; each with all other writes, and with none of them.
+    /// Calls `add` with states in which a write is torn: its first half is there, its second half,
+    /// every other unit; each with all other writes, and with none of them.
     fn torn(&self, layout: &Layout, write: &Losable, mut add: impl FnMut(Vec<u8>)) {
         let units: BTreeSet<_> = write.parts.iter().map(|(c, _)| self.unit(layout, *c)).collect();
         let units: Vec<_> = units.into_iter().collect();
@@ -382,8 +387,8 @@ impl Space {
         state
     }
 
-    /// Calls `each` with picks, which are in order of frontiers, and with the disks' contents, until it returns
-    /// false.
+    /// Calls `each` with picks, which are in order of frontiers, and with the disks' contents,
+    /// until it returns false.
     pub fn each<'s, 'p>(
         &'s self,
         picks: impl IntoIterator<Item = &'p Pick>,
@@ -437,7 +442,8 @@ impl Space {
         Some(Pick { frontier, events, state, manner: Manner::Everything })
     }
 
-    /// The state with as few writes lost as possible, or as few kept, whichever is less, that still `fails`.
+    /// The state with as few writes lost as possible, or as few kept, whichever is less, that still
+    /// `fails`.
     pub fn shrink(&self, pick: &Pick, mut fails: impl FnMut(&Pick) -> bool) -> Pick {
         let Some(layout) = self.layout(pick.frontier) else { return pick.clone() };
         let best = [true, false].map(|goal| {
@@ -471,7 +477,8 @@ impl Space {
         Pick { state, ..pick.clone() }
     }
 
-    /// The fate of each write of the frontier that a crash may lose: disk, write, fate; in order of completion.
+    /// The fate of each write of the frontier that a crash may lose: disk, write, fate; in order of
+    /// completion.
     pub fn fates(&self, pick: &Pick) -> Vec<(usize, usize, Fate)> {
         let Some(layout) = self.layout(pick.frontier).filter(|l| l.has(&pick.state)) else {
             return Vec::new();

@@ -1,5 +1,5 @@
-//! Sums that identify contents. Equal contents have equal sums. Unequal contents have equal sums with a
-//! chance of at most one in 2^100, provided that they were not chosen to collide.
+//! Sums that identify contents. Equal contents have equal sums. Unequal contents have equal sums
+//! with a chance of at most one in 2^100, provided that they were not chosen to collide.
 
 /// Odd numbers with about as many ones as zeros.
 const KEYS: [u64; 8] = [
@@ -70,7 +70,8 @@ mod tests {
         }
     }
 
-    /// Similar contents at neighbouring places: no two sums are equal, nor is one the sum of two others.
+    /// Similar contents at neighbouring places: no two sums are equal, nor is one the sum of two
+    /// others.
     #[test]
     fn sums_tell_contents_apart() {
         let mut seen = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! A scheme for unit tests: FFS under an ordering, without `systems`, which is a crate above this one.
+//! A scheme for unit tests: FFS under an ordering, without `systems`, which is a crate above this
+//! one.
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;

@@ -34,8 +34,9 @@ pub(crate) struct Node {
     pub metadata: InodeMetadata,
     /// The contents of a file, or the target of a link.
     pub contents: Option<Contents>,
-    /// A number that changes whenever the inode is read again and kept. `None` for an inode that is not kept, as in
-    /// a format without fixed places: then it is not known whether the inode is the same as in another state.
+    /// A number that changes whenever the inode is read again and kept. `None` for an inode that is
+    /// not kept, as in a format without fixed places: then it is not known whether the inode is the
+    /// same as in another state.
     pub version: Option<u64>,
 }
 

@@ -33,7 +33,8 @@ impl Tree {
         Tree::walk(fs, own_names, None).await
     }
 
-    /// As [`read`](Self::read), for a file system on a disk. Only parts that changed since the last time are read.
+    /// As [`read`](Self::read), for a file system on a disk. Only parts that changed since the last
+    /// time are read.
     ///
     /// # Errors
     /// The file system's error.

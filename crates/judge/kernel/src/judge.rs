@@ -11,8 +11,8 @@ use ordo_vfs::host::HostDir;
 
 use crate::KernelSystem;
 
-/// Judges an image. It is repaired first if there is no journal, then mounted, compared, unmounted and checked.
-/// Some images are also used, and checked again.
+/// Judges an image. It is repaired first if there is no journal, then mounted, compared, unmounted
+/// and checked. Some images are also used, and checked again.
 pub(crate) fn judge(system: &KernelSystem, image: &[u8], question: &Question<'_>) -> Verdict {
     let mut verdict = Verdict::default();
     let _turn = system.turn();

@@ -21,8 +21,9 @@ use ordo_vfs::{FileSystem, FsError};
 
 use crate::KernelSystem;
 
-/// Runs `workload` on a kernel file system in real time, and records it, the unmount included. If a crash has left a
-/// disk, its recovery is recorded too. Only the seed, the model and the disks of `config` are used.
+/// Runs `workload` on a kernel file system in real time, and records it, the unmount included. If a
+/// crash has left a disk, its recovery is recorded too. Only the seed, the model and the disks of
+/// `config` are used.
 ///
 /// # Errors
 /// The caller is not root, a program or the file system is missing, or the workload failed.
@@ -64,8 +65,8 @@ pub fn record<W: RunWorkload>(
     Ok(run(of, recording, writes, events, Arc::new(history)))
 }
 
-/// Mounts, in real time, the disk that a crash of the run `of` has left, and repairs it first if necessary. Records
-/// the recovery and the unmount.
+/// Mounts, in real time, the disk that a crash of the run `of` has left, and repairs it first if
+/// necessary. Records the recovery and the unmount.
 ///
 /// # Errors
 /// There is no device, or it cannot be mounted.

@@ -34,8 +34,8 @@ pub struct KernelSystem {
     alone: bool,
     /// Whether file contents are on disk before the metadata that lead to them.
     contents_first: bool,
-    /// Whether making anything durable also makes all earlier changes of names durable, even if only one of them is
-    /// visible.
+    /// Whether making anything durable also makes all earlier changes of names durable, even if
+    /// only one of them is visible.
     ordered: bool,
     /// The promise by which the system is judged, if it is not its usual one.
     held_to: Option<Promise>,
@@ -121,9 +121,10 @@ impl Scheme for KernelSystem {
         self.name
     }
 
-    /// The usual promise of a metadata journal: it can be mounted at once, durable changes are there, and names,
-    /// permissions and attributes are those after some number of operations. btrfs does not keep the last part, since
-    /// its log holds only what an fsync asked for, and not earlier changes. ext2 promises nothing.
+    /// The usual promise of a metadata journal: it can be mounted at once, durable changes are
+    /// there, and names, permissions and attributes are those after some number of operations.
+    /// btrfs does not keep the last part, since its log holds only what an fsync asked for, and not
+    /// earlier changes. ext2 promises nothing.
     fn promise(&self) -> Promise {
         if let Some(promise) = self.held_to {
             return promise;

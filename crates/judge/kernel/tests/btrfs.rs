@@ -1,8 +1,9 @@
 //! btrfs of this kernel, crashed.
 //!
-//! Fault model: a volatile cache that loses any subset of the un-flushed writes, torn at 512 bytes. Two clients do
-//! random operations. Each state is mounted by the kernel, compared with the operations, and checked by
-//! `btrfs check`. All of a run's states are copies of one file system, so they take turns.
+//! Fault model: a volatile cache that loses any subset of the un-flushed writes, torn at 512 bytes.
+//! Two clients do random operations. Each state is mounted by the kernel, compared with the
+//! operations, and checked by `btrfs check`. All of a run's states are copies of one file system,
+//! so they take turns.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,8 +35,8 @@ fn crash(system: &KernelSystem, seed: u64, budget: &Budget) -> Outcome {
         .unwrap()
 }
 
-/// Asserts that the only fault is a torn superblock: it is eight sectors with one checksum, and a mount does not look
-/// for its copies.
+/// Asserts that the only fault is a torn superblock: it is eight sectors with one checksum, and a
+/// mount does not look for its copies.
 fn expect_kept(outcome: &Outcome, what: &str) {
     for failure in &outcome.failures {
         let torn = |line: &str| line.contains("TORN") && line.contains(": superblock");
@@ -44,8 +45,8 @@ fn expect_kept(outcome: &Outcome, what: &str) {
     }
 }
 
-/// Catches a recording that differs from the kernel's requests, a judge that asks more than is promised, and copies
-/// that the kernel takes for one file system.
+/// Catches a recording that differs from the kernel's requests, a judge that asks more than is
+/// promised, and copies that the kernel takes for one file system.
 #[test]
 fn synced_files_are_there_after_a_crash() {
     let Some((btrfs, _alone)) = btrfs() else { return };
@@ -74,8 +75,8 @@ fn a_promise_about_unsynced_files_is_broken() {
     assert!(counts.lost_durable > 0, "{counts:?}");
 }
 
-/// Catches a second crash cycle that confuses the state after the first crash with the workload's own changes, or
-/// ignores it.
+/// Catches a second crash cycle that confuses the state after the first crash with the workload's
+/// own changes, or ignores it.
 #[test]
 fn a_crash_cycle_goes_on_where_the_one_before_ended() {
     let Some((btrfs, _alone)) = btrfs() else { return };

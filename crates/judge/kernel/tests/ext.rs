@@ -1,7 +1,8 @@
 //! ext2, ext3 and ext4 of this kernel, crashed.
 //!
-//! Fault model: a volatile cache that loses any subset of the un-flushed writes, torn at 512 bytes. Two clients do
-//! random operations. Each state is mounted by the kernel, compared with the operations, and checked by e2fsck.
+//! Fault model: a volatile cache that loses any subset of the un-flushed writes, torn at 512 bytes.
+//! Two clients do random operations. Each state is mounted by the kernel, compared with the
+//! operations, and checked by e2fsck.
 
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ fn is_possible() -> bool {
     possible
 }
 
-/// Catches a recording whose requests differ from the kernel's, or whose times differ from those of the calls:
-/// durable changes would be missing.
+/// Catches a recording whose requests differ from the kernel's, or whose times differ from those of
+/// the calls: durable changes would be missing.
 #[test]
 fn journals_of_ext_keep_their_promise() {
     if !is_possible() {
@@ -60,8 +61,9 @@ fn without_a_journal_something_is_found() {
     assert!(counts.needs_check > 0 && counts.promise_broken == 0, "{counts:?}");
 }
 
-/// The kernel's recovery is crashed and begins again. Catches a recording of it that differs from the kernel's
-/// writes, and a journal that is cleared before its contents are at their fixed locations.
+/// The kernel's recovery is crashed and begins again. Catches a recording of it that differs from
+/// the kernel's writes, and a journal that is cleared before its contents are at their fixed
+/// locations.
 #[test]
 fn recovery_is_cut_off() {
     if !is_possible() {
@@ -81,8 +83,8 @@ fn recovery_is_cut_off() {
     assert!(outcome.counts.in_recovery >= 8, "{:?}", outcome.counts);
 }
 
-/// The state after one crash and the kernel's later changes are judged after the next crash. Catches a state that is
-/// confused with the workload's own changes, or ignored.
+/// The state after one crash and the kernel's later changes are judged after the next crash.
+/// Catches a state that is confused with the workload's own changes, or ignored.
 #[test]
 fn a_crash_cycle_goes_on_where_the_one_before_ended() {
     if !is_possible() {

@@ -71,7 +71,8 @@ pub(crate) struct Bench<'a> {
     unit: usize,
     pub start: Vec<Arc<Base>>,
     known: Mutex<Known>,
-    /// The number of recoveries recorded so far; locked while one is recorded, since that takes memory.
+    /// The number of recoveries recorded so far; locked while one is recorded, since that takes
+    /// memory.
     recoveries: Mutex<u32>,
 }
 
@@ -86,8 +87,8 @@ pub(crate) fn starts(run: &Run) -> Vec<Arc<Base>> {
     run.disks.iter().map(|disk| disk.base.clone()).collect()
 }
 
-/// For each write of each disk, the group with which it is lost or kept: contents of one file, or parts of one structure.
-/// The writes of two disks are never of one group.
+/// For each write of each disk, the group with which it is lost or kept: contents of one file, or
+/// parts of one structure. The writes of two disks are never of one group.
 pub(crate) fn groups(meanings: &[Vec<Meaning>]) -> Vec<Vec<u64>> {
     let of_disk = |(disk, meanings): (usize, &Vec<Meaning>)| {
         let group = |meaning: &Meaning| hash_of((disk, meaning.class, &meaning.path));
@@ -102,7 +103,8 @@ enum Answered {
     Now(CheckAnswer),
 }
 
-/// A tree's sum if it could be read, and the check's answer; or the reason why the state cannot be mounted.
+/// A tree's sum if it could be read, and the check's answer; or the reason why the state cannot be
+/// mounted.
 type Seen = Result<(Option<u128>, Answered), String>;
 
 impl<'a> Bench<'a> {
@@ -171,7 +173,8 @@ impl<'a> Bench<'a> {
         self.check.run(work, promises, stand.number)
     }
 
-    /// Mounts a state and runs the check in it, whatever is known. The inner error says why the state cannot be mounted.
+    /// Mounts a state and runs the check in it, whatever is known. The inner error says why the
+    /// state cannot be mounted.
     fn asked(
         &self,
         stand: &Stand,
@@ -184,8 +187,8 @@ impl<'a> Bench<'a> {
             .map_or_else(|why| Ok(Err(why)), |answer| answer.map(Ok))
     }
 
-    /// Runs the check in the state after the command's end, in which nothing is lost, with all promises. Returns the reason
-    /// why it does not pass; `None` if it does.
+    /// Runs the check in the state after the command's end, in which nothing is lost, with all
+    /// promises. Returns the reason why it does not pass; `None` if it does.
     pub fn control(&self) -> Result<Option<String>, ProgramError> {
         let Some(last) = self.space.frontiers().checked_sub(1) else { return Ok(None) };
         let Some(pick) = self.space.everything(last) else { return Ok(None) };
@@ -232,7 +235,8 @@ impl<'a> Bench<'a> {
             Answered::Now(answer) => StateResult::Checked(answer),
         };
         let Some(sum) = tree else { return Ok(judged(result, None)) };
-        // Another stand may have judged the same tree meanwhile. Then its result holds, and it holds whole.
+        // Another stand may have judged the same tree meanwhile. Then its result holds, and it
+        // holds whole.
         let result = self.known(|known| {
             known.trees.insert(image, Ok(sum));
             known.answers.entry((sum, key)).or_insert(result).clone()
@@ -240,8 +244,8 @@ impl<'a> Bench<'a> {
         Ok(judged(result, tree))
     }
 
-    /// The result of a state of which the check reports a broken promise: it must report it again, in the same state made
-    /// anew.
+    /// The result of a state of which the check reports a broken promise: it must report it again,
+    /// in the same state made anew.
     fn confirmed(
         &self,
         stand: &Stand,
@@ -256,7 +260,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The kind of failure of a state that breaks promises: whether it would pass without any promise.
+    /// The kind of failure of a state that breaks promises: whether it would pass without any
+    /// promise.
     fn wrong(
         &self,
         stand: &Stand,
@@ -270,8 +275,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Calls `with` with the disk in the state of a pick, or in the state that the last of some cuts during recoveries
-    /// left; `None` if there is no such state.
+    /// Calls `with` with the disk in the state of a pick, or in the state that the last of some
+    /// cuts during recoveries left; `None` if there is no such state.
     pub fn with<T>(
         &self,
         pick: &Pick,
@@ -285,7 +290,8 @@ impl<'a> Bench<'a> {
         };
         let start = starts(&last.recovery.run);
         let space = Space::new(last.recovery.run.clone(), self.unit);
-        // The sum of a state counts only the places that the recovery wrote, so it belongs to that recovery.
+        // The sum of a state counts only the places that the recovery wrote, so it belongs to that
+        // recovery.
         let of = hash_of(kept_before(pick, cuts));
         space.with(&last.pick, |state| {
             with(StateDisk { start: &start, state: &state, image: nested(u128::from(of), &state) })

@@ -28,8 +28,8 @@ pub(crate) fn renamed(image: &Base, number: u32) -> Base {
     image.with(is_named.then(|| (BTRFS_SUPER, sb.into())).into_iter())
 }
 
-/// Gives a btrfs file system a UUID of its own, as `btrfstune -m` does: the kernel takes two mounted copies with one
-/// UUID for one file system. A torn superblock stays torn.
+/// Gives a btrfs file system a UUID of its own, as `btrfstune -m` does: the kernel takes two
+/// mounted copies with one UUID for one file system. A torn superblock stays torn.
 pub(crate) fn rename(file: &File, number: u32) -> io::Result<()> {
     let mut sb = vec![0; BTRFS_SUPER_LEN];
     file.read_exact_at(&mut sb, BTRFS_SUPER)?;
@@ -63,7 +63,8 @@ fn named(sb: &mut [u8], number: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// A superblock gets another UUID and a matching checksum. A superblock whose checksum is wrong stays as it is.
+    /// A superblock gets another UUID and a matching checksum. A superblock whose checksum is wrong
+    /// stays as it is.
     #[test]
     fn superblocks_are_distinguished() {
         let mut sb = vec![0; BTRFS_SUPER_LEN];

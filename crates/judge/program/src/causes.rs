@@ -1,8 +1,8 @@
 //! The usual causes of losses, recognised from system calls, or guessed from lost writes.
 //!
-//! [`by_calls`] replays a program's calls up to a moment, and finds the contents and names that no call has made
-//! durable. Among these, it reports the files in which a failing state differs. [`by_writes`] knows only the lost
-//! writes, so its result is a guess.
+//! [`by_calls`] replays a program's calls up to a moment, and finds the contents and names that no
+//! call has made durable. Among these, it reports the files in which a failing state differs.
+//! [`by_writes`] knows only the lost writes, so its result is a guess.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,8 +116,8 @@ struct File {
     durable: Option<u64>,
     /// The last write since then, as the index of the call.
     written: Option<usize>,
-    /// The call that truncated the file since then. The next two fields are the calls that overwrote it and
-    /// appended to it.
+    /// The call that truncated the file since then. The next two fields are the calls that
+    /// overwrote it and appended to it.
     cut: Option<usize>,
     overwritten: Option<usize>,
     appended: Option<usize>,
@@ -222,7 +222,8 @@ impl Replay {
         let is_new = call.flags.contains("O_CREAT") && !self.files.contains_key(&path);
         let cuts = call.flags.contains("O_TRUNC");
         let file = self.files.entry(path.clone()).or_default();
-        // A file that existed before the program counts as new only if the call creates or truncates it.
+        // A file that existed before the program counts as new only if the call creates or
+        // truncates it.
         if is_new && (cuts || call.flags.contains("O_EXCL") || file.durable.is_none()) {
             file.created = Some(n);
         }
@@ -345,8 +346,8 @@ pub fn by_calls(calls: &[Syscall], failure: &CauseFailure<'_>) -> Vec<Cause> {
     causes
 }
 
-/// Finds files that belong together, of which one may be there without the other. Only files without any other
-/// mistake count.
+/// Finds files that belong together, of which one may be there without the other. Only files
+/// without any other mistake count.
 fn order(replay: &Replay, paths: &[String], calls: &[Syscall]) -> Vec<Cause> {
     let dirty = |path: &&String| replay.not_durable(path).is_some();
     let none = paths.iter().all(|path| replay.not_atomic(path).is_none());

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::marks::Promises;
 use crate::{ProgramError, sys};
 
-/// A command of the shell that runs `$1` as the first program of new namespaces would not survive it, with processes of its
-/// own: an `sh` that mounts their `/proc`, and ends when `$1` does, which ends all that it has started.
+/// A command of the shell that runs `$1` as the first program of new namespaces would not survive
+/// it, with processes of its own: an `sh` that mounts their `/proc`, and ends when `$1` does, which
+/// ends all that it has started.
 const FIRST: &str =
     "sh -c 'mount -t proc proc /proc 2>/dev/null; sh -c \"$1\"; exit $?' sh \"$1\"; exit $?";
 /// The exit status with which a shell tells of a signal, without the signal's number.
@@ -32,8 +33,8 @@ pub enum CheckAnswer {
     Kept,
     /// Exit status 1: a promise is broken; the output names it.
     Broken(String),
-    /// Another exit status, a signal, or an exception that nobody caught: the check itself failed. The text is that status and
-    /// the output.
+    /// Another exit status, a signal, or an exception that nobody caught: the check itself failed.
+    /// The text is that status and the output.
     Failed(String),
     /// The check did not end in time.
     TimedOut,
@@ -55,15 +56,16 @@ pub struct Check {
     pub timeout: Duration,
     /// The working directory of the user who ran the command: `$ORDO_ORIGIN`.
     pub origin: std::path::PathBuf,
-    /// Whether it looks at times of files, so that states that differ by them alone are not equal to it.
+    /// Whether it looks at times of files, so that states that differ by them alone are not equal
+    /// to it.
     #[serde(default)]
     pub sees_times: bool,
 }
 
 impl Check {
-    /// Runs the check in a directory. Processes that it has left running are stopped. Where that is possible, its network,
-    /// its processes and its System V IPC are its own ([`apart`]). `slot` is another number for each check that runs at the
-    /// same time: `$ORDO_SLOT`.
+    /// Runs the check in a directory. Processes that it has left running are stopped. Where that is
+    /// possible, its network, its processes and its System V IPC are its own ([`apart`]). `slot` is
+    /// another number for each check that runs at the same time: `$ORDO_SLOT`.
     ///
     /// # Errors
     /// There is no shell, or no space for the check's files.
@@ -120,7 +122,8 @@ impl Check {
     }
 }
 
-/// Whether checks run in namespaces of their own, so that those at the same time share no network; the error says why not.
+/// Whether checks run in namespaces of their own, so that those at the same time share no network;
+/// the error says why not.
 ///
 /// # Errors
 /// The kernel's, in words: mostly that the caller is not root.
@@ -138,8 +141,8 @@ pub fn apart() -> Result<(), &'static str> {
     tried.as_ref().copied().map_err(String::as_str)
 }
 
-/// The words for an exception that ended a check, if its output shows one. An assertion that fails is an answer, and no
-/// exception.
+/// The words for an exception that ended a check, if its output shows one. An assertion that fails
+/// is an answer, and no exception.
 fn uncaught(said: &str) -> Option<&'static str> {
     let line = |is: &dyn Fn(&str) -> bool| said.lines().any(is);
     if line(&|line| line.contains("AssertionError")) {
@@ -206,7 +209,8 @@ mod tests {
         check.run(Path::new("/"), promises, 7).unwrap()
     }
 
-    /// Exit status 0 is kept and 1 is broken, with the output; other codes, signals and time-outs are neither.
+    /// Exit status 0 is kept and 1 is broken, with the output; other codes, signals and time-outs
+    /// are neither.
     #[test]
     fn exit_codes_are_distinguished() {
         let promises = Promises { acked: vec!["a".into()], pending: vec!["b".into()] };
@@ -223,7 +227,8 @@ mod tests {
         assert_eq!(run("sleep 9", &promises), CheckAnswer::TimedOut);
     }
 
-    /// An exception that nobody caught is no answer, though it ends with status 1 too; an assertion that fails is one.
+    /// An exception that nobody caught is no answer, though it ends with status 1 too; an assertion
+    /// that fails is one.
     ///
     /// Would catch a program that is accused because its check has a mistake.
     #[test]
@@ -275,8 +280,8 @@ mod tests {
 
     /// Two checks listen at one port at the same time, and each reaches its own server.
     ///
-    /// Would catch checks that share a network: the second server cannot start, or the first one answers for it, and a correct
-    /// program is lost in some states.
+    /// Would catch checks that share a network: the second server cannot start, or the first one
+    /// answers for it, and a correct program is lost in some states.
     #[test]
     fn checks_at_the_same_time_share_no_network() {
         if apart().is_err() || ordo_testkit::judge("python3", &["--version"]).is_none() {

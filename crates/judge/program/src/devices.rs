@@ -1,4 +1,5 @@
-//! The devices of a recorded command: pseudo-devices for the kernel's file systems, devices of a thread for the others.
+//! The devices of a recorded command: pseudo-devices for the kernel's file systems, devices of a
+//! thread for the others.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,8 @@ impl RecordedDevices {
         Ok(RecordedDevices { system: system.clone(), kind })
     }
 
-    /// Mounts the file system. `age` is the time after which a file system of this process writes changes for which
-    /// nobody waits.
+    /// Mounts the file system. `age` is the time after which a file system of this process writes
+    /// changes for which nobody waits.
     pub(crate) fn mount<'a>(
         &self,
         dir: &'a Path,
@@ -115,7 +116,8 @@ impl KernelDevices {
         Ok(self.0.iter().try_for_each(Session::start)?)
     }
 
-    /// Removes the devices, on which the file system is not mounted any more, and returns their recordings.
+    /// Removes the devices, on which the file system is not mounted any more, and returns their
+    /// recordings.
     pub(crate) fn finish(self, system: &ProgramSystem) -> Result<Vec<Recording>, ProgramError> {
         system.forget(&self.paths());
         Ok(self.0.into_iter().map(Session::finish).collect::<Result<_, _>>()?)
@@ -146,7 +148,8 @@ impl Drop for Mounted<'_> {
             // A program that still uses the mount loses it.
             let _ = own.unmount();
         } else if self.is_mounted && unmount(self.dir).is_err() {
-            // The unmount is lazy: a program that still uses the mount must not keep the device alive.
+            // The unmount is lazy: a program that still uses the mount must not keep the device
+            // alive.
             let _ = rustix::mount::unmount(self.dir, UnmountFlags::DETACH);
         }
     }

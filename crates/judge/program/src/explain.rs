@@ -76,7 +76,8 @@ pub struct Explanation {
     pub differences: Vec<String>,
     /// The writes that a power cut at this moment may lose, with the fate of each.
     pub writes: Vec<ListedWrite>,
-    /// The power cuts during the recovery of this state, and of what they left. Mostly there are none.
+    /// The power cuts during the recovery of this state, and of what they left. Mostly there are
+    /// none.
     pub recoveries: Vec<ExplainedCut>,
     /// System calls before the cut, with marks between them.
     pub calls: Vec<String>,
@@ -157,8 +158,8 @@ fn explained_cut(cut: &RecoveryCut, unit: usize) -> ExplainedCut {
     ExplainedCut { cut: at, writes: writes(&recovery.meanings, &fates, 0) }
 }
 
-/// Finds a state of the same moment that fails in the same way, with as few lost writes as possible. If a recovery was
-/// cut, its writes are those that are lost or kept.
+/// Finds a state of the same moment that fails in the same way, with as few lost writes as
+/// possible. If a recovery was cut, its writes are those that are lost or kept.
 fn small(
     bench: &Bench<'_>,
     stand: &Stand,

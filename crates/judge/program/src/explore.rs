@@ -1,8 +1,8 @@
 //! The states of a recording, judged on several stands at once.
 //!
-//! Most of a state's time is waiting for the kernel (mount, recovery, unmount), so there are more stands than
-//! processors. States with equal disks, or with equal names and contents after recovery, are judged once for the same
-//! promises.
+//! Most of a state's time is waiting for the kernel (mount, recovery, unmount), so there are more
+//! stands than processors. States with equal disks, or with equal names and contents after
+//! recovery, are judged once for the same promises.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,8 @@ pub struct Job {
     pub unit: usize,
     /// The part of the states to judge: its number from 1, and the number of parts.
     pub shard: (u64, u64),
-    /// Rules for the states: only states that follow one of them are judged. Empty for no restriction.
+    /// Rules for the states: only states that follow one of them are judged. Empty for no
+    /// restriction.
     pub rules: Vec<StateRule>,
     /// The manners of the states that are judged. Empty for all.
     pub manners: Vec<Manner>,
@@ -83,7 +84,8 @@ pub enum Wrong {
 pub struct JobFinding {
     /// The state.
     pub pick: Pick,
-    /// The power cuts during its recovery, and the recovery of what they left. Mostly there are none.
+    /// The power cuts during its recovery, and the recovery of what they left. Mostly there are
+    /// none.
     pub recoveries: Vec<RecoveryCut>,
     /// The kind of failure.
     pub wrong: Wrong,
@@ -122,7 +124,8 @@ pub struct JobCounts {
     pub not_atomic: u64,
     /// The number of states in which the check reports a broken promise.
     pub promise_broken: u64,
-    /// The number of states in which the check reported a broken promise once, and not when it ran again.
+    /// The number of states in which the check reported a broken promise once, and not when it ran
+    /// again.
     #[serde(default)]
     pub flaky: u64,
     /// The number of states in which the check itself failed.
@@ -142,10 +145,11 @@ pub struct JobOutcome {
     pub findings: Vec<JobFinding>,
     /// The output of the check when it failed itself, once.
     pub check_output: Option<String>,
-    /// The output of the check when it reported a broken promise that it did not report again, once.
+    /// The output of the check when it reported a broken promise that it did not report again,
+    /// once.
     pub flaky_output: Option<String>,
-    /// The reason why the check does not pass in the state after the command's end, in which nothing is lost. Then no other
-    /// state was judged.
+    /// The reason why the check does not pass in the state after the command's end, in which
+    /// nothing is lost. Then no other state was judged.
     pub control: Option<String>,
 }
 
@@ -197,8 +201,8 @@ fn picks(bench: &Bench<'_>, job: &Job) -> Vec<(u64, Pick)> {
     numbers.into_iter().zip(picks).collect()
 }
 
-/// Judges the states of a recording, except those of `before`, the results of an earlier search by the same job. `stop`
-/// ends it early, with the results so far.
+/// Judges the states of a recording, except those of `before`, the results of an earlier search by
+/// the same job. `stop` ends it early, with the results so far.
 ///
 /// # Errors
 /// There is no loop device, or the check cannot be run.
@@ -240,7 +244,8 @@ pub fn explore(
     Ok(outcome)
 }
 
-/// Judges picks on several stands at once, and calls `done` with the results of each, in the order in which they end.
+/// Judges picks on several stands at once, and calls `done` with the results of each, in the order
+/// in which they end.
 fn search(
     bench: &Bench<'_>,
     job: &Job,
@@ -287,9 +292,9 @@ fn search(
     })
 }
 
-/// Chooses among more picks than are wanted. First come those at every moment at which a promise was new, or about to
-/// be followed by the next one. Then come picks at other moments, spread over the run. At each moment the most
-/// telling picks come first.
+/// Chooses among more picks than are wanted. First come those at every moment at which a promise
+/// was new, or about to be followed by the next one. Then come picks at other moments, spread over
+/// the run. At each moment the most telling picks come first.
 fn chosen(picks: Vec<Outline>, marks: &[Mark], wanted: usize) -> Vec<Outline> {
     let held = |pick: &Outline| marks.partition_point(|mark| mark.events <= pick.events);
     let mut moments: Vec<(usize, usize)> = picks.iter().map(|p| (p.frontier, held(p))).collect();
@@ -481,7 +486,8 @@ mod tests {
         Outline { frontier, events: frontier * 10, manner, number: 0 }
     }
 
-    /// If few states are wanted, those right after a promise come first, even if the run has many other writes.
+    /// If few states are wanted, those right after a promise come first, even if the run has many
+    /// other writes.
     #[test]
     fn moments_of_promises_come_first() {
         let picks: Vec<Outline> = (0..100)

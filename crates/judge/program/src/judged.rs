@@ -1,4 +1,5 @@
-//! The result of a state, with those of power cuts during its recovery, in the form in which a search keeps it.
+//! The result of a state, with those of power cuts during its recovery, in the form in which a
+//! search keeps it.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::check::CheckAnswer;
 use crate::explore::Wrong;
 use crate::record::Meaning;
 
-/// The recovery of a state, recorded: every write and flush from the mount to the end of the unmount.
+/// The recovery of a state, recorded: every write and flush from the mount to the end of the
+/// unmount.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordedRecovery {
     /// The requests; the disk at the start is the state.
@@ -37,11 +39,13 @@ pub struct RecoveryCut {
 pub enum StateResult {
     /// The state cannot be mounted, for this reason.
     Unsound(String),
-    /// Everything promised is there, or the check gave no answer. It is never [`CheckAnswer::Broken`].
+    /// Everything promised is there, or the check gave no answer. It is never
+    /// [`CheckAnswer::Broken`].
     Checked(CheckAnswer),
     /// The check reported a broken promise twice: the kind of failure, and the output.
     Broken(Wrong, String),
-    /// The check reported a broken promise once, with this output, and not when it ran again in the same state.
+    /// The check reported a broken promise once, with this output, and not when it ran again in the
+    /// same state.
     Flaky(String),
 }
 
@@ -64,7 +68,8 @@ impl StateResult {
 /// One state that was judged: the state of a pick, or one that a cut during its recovery left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JudgedState {
-    /// The cuts during recoveries, each by the index of its recovery. Empty for the pick's own state.
+    /// The cuts during recoveries, each by the index of its recovery. Empty for the pick's own
+    /// state.
     pub cuts: Vec<(usize, Pick)>,
     /// The result.
     pub result: StateResult,

@@ -1,30 +1,39 @@
-//! Any program, crashed: the promises that it breaks, on any of the kernel's file systems, or on one of this process.
+//! Any program, crashed: the promises that it breaks, on any of the kernel's file systems, or on
+//! one of this process.
 //!
-//! A program runs in a file system on a pseudo-device, which records every request. Each state that a power cut may
-//! leave is put on a device, recovered by the kernel's own mount, and judged by a check, which is any command.
+//! A program runs in a file system on a pseudo-device, which records every request. Each state that
+//! a power cut may leave is put on a device, recovered by the kernel's own mount, and judged by a
+//! check, which is any command.
 //!
 //! Layers, lowest first:
-//! - [`system`]: a file system by name and options, `more`: its devices besides the first; `sys`: system calls without a safe wrapper.
-//! - [`marks`]: the program's promises; [`ordo_trace::strace`]: its system calls; [`tree`]: the contents of a directory.
-//! - [`own`]: file systems of this process on devices in memory; `devices`: these and the kernel's, recorded.
+//! - [`system`]: a file system by name and options, `more`: its devices besides the first; `sys`:
+//!   system calls without a safe wrapper.
+//! - [`marks`]: the program's promises; [`ordo_trace::strace`]: its system calls; [`tree`]: the
+//!   contents of a directory.
+//! - [`own`]: file systems of this process on devices in memory; `devices`: these and the kernel's,
+//!   recorded.
 //! - [`mod@record`]: the command run and recorded, with the meaning of each write (`requests`).
-//! - `start`: contents without zeros; `stand`: the place where a state is put and mounted; [`check`]: the command that judges it.
-//! - `bench`: a recording, from which states are made and judged; `recovery`: power cuts during recoveries;
+//! - `start`: contents without zeros; `stand`: the place where a state is put and mounted;
+//!   [`check`]: the command that judges it.
+//! - `bench`: a recording, from which states are made and judged; `recovery`: power cuts during
+//!   recoveries;
 //!   [`judged`]: the results of a state.
 //! - [`mod@explore`]: states judged on several stands at once, each image and each tree once.
-//! - [`causes`], [`mod@explain`]: a failure made small, in the program's words, with its usual cause; [`saved`]: a
-//!   failure as a file.
+//! - [`causes`], [`mod@explain`]: a failure made small, in the program's words, with its usual
+//!   cause; [`saved`]: a failure as a file.
 //!
 //! Invariants:
-//! - A line counts as promised for a crash only if the write of its newline to `$ORDO_MARK` had returned by then.
-//! - The states of a recording, and their order, follow from the recording and the seed. Another recording is another
-//!   run.
+//! - A line counts as promised for a crash only if the write of its newline to `$ORDO_MARK` had
+//!   returned by then.
+//! - The states of a recording, and their order, follow from the recording and the seed. Another
+//!   recording is another run.
 //! - A check's changes to a state are discarded with the state.
-//! - A cause is named only if the failing state lacks something that the cause explains, and never for a program
-//!   whose check passes.
+//! - A cause is named only if the failing state lacks something that the cause explains, and never
+//!   for a program whose check passes.
 //!
-//! The kernel's file systems need root, `/dev/fuse`, loop devices, and the file system's mkfs. File systems of this
-//! process need only FUSE, which ordinary users may use too where there is `fusermount3`.
+//! The kernel's file systems need root, `/dev/fuse`, loop devices, and the file system's mkfs. File
+//! systems of this process need only FUSE, which ordinary users may use too where there is
+//! `fusermount3`.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;

@@ -1,8 +1,8 @@
 //! Marks of a program that come through a pipe.
 //!
-//! The pipe is read whenever it has lines, and before every request to a device. So a line that was written before a
-//! request was sent stands before that request in the recording, however busy the thread is. A line is never taken for
-//! older than it is.
+//! The pipe is read whenever it has lines, and before every request to a device. So a line that was
+//! written before a request was sent stands before that request in the recording, however busy the
+//! thread is. A line is never taken for older than it is.
 
 use std::rc::Rc;
 

@@ -1,9 +1,9 @@
 //! The promises of a program, and those that held at the power cut.
 //!
-//! A program writes lines to the file `$ORDO_MARK`. Each line is a promise from the moment at which the write of its newline
-//! returns. A line that begins with `begin ` announces the rest of the line. An announced line that is not promised
-//! yet is *pending*: a check must accept its change, and its absence. If a program announces nothing, the next line
-//! is pending.
+//! A program writes lines to the file `$ORDO_MARK`. Each line is a promise from the moment at which
+//! the write of its newline returns. A line that begins with `begin ` announces the rest of the
+//! line. An announced line that is not promised yet is *pending*: a check must accept its change,
+//! and its absence. If a program announces nothing, the next line is pending.
 
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +74,8 @@ mod tests {
         list.iter().map(mark).collect()
     }
 
-    /// A line is promised from the event before which it came; the next line's change may be there already.
+    /// A line is promised from the event before which it came; the next line's change may be there
+    /// already.
     #[test]
     fn lines_are_promises() {
         let marks = marks(&[(3, "a 1"), (5, "a 2")]);
@@ -89,7 +90,8 @@ mod tests {
         assert_eq!(at_three.none().pending, ["a 1", "a 2"]);
     }
 
-    /// An announced line is pending until it is promised; each of several programs announces its own.
+    /// An announced line is pending until it is promised; each of several programs announces its
+    /// own.
     #[test]
     fn announced_lines_are_pending() {
         let marks = marks(&[(1, "begin x"), (2, "begin y"), (4, "y"), (6, "x")]);

@@ -1,5 +1,6 @@
-//! The devices of a kernel file system besides its first: an external journal, an external log, the other members of a
-//! btrfs. They are options of the file system, as in `ext4:external-journal` or `btrfs:devices=2`.
+//! The devices of a kernel file system besides its first: an external journal, an external log, the
+//! other members of a btrfs. They are options of the file system, as in `ext4:external-journal` or
+//! `btrfs:devices=2`.
 
 use std::path::{Path, PathBuf};
 
@@ -72,7 +73,8 @@ impl MoreDevices {
     /// The devices that one option asks for; `None` if it is another option, for the kernel.
     ///
     /// # Errors
-    /// The option is one of another file system, has a wrong value, or names a device of the machine.
+    /// The option is one of another file system, has a wrong value, or names a device of the
+    /// machine.
     pub(crate) fn asked(kind: &str, option: &str) -> Result<Option<MoreDevices>, ProgramError> {
         let (key, value) = option.split_once('=').map_or((option, None), |(k, v)| (k, Some(v)));
         if DEVICES.contains(&key) {
@@ -109,8 +111,8 @@ impl MoreDevices {
         }))
     }
 
-    /// Refuses arguments of mkfs that name a device of the machine: mkfs would write to it, and it would not be
-    /// recorded.
+    /// Refuses arguments of mkfs that name a device of the machine: mkfs would write to it, and it
+    /// would not be recorded.
     ///
     /// # Errors
     /// There is such an argument.
@@ -155,8 +157,8 @@ impl MoreDevices {
         devices[1..].iter().map(|device| format!("{key}={}", device.display())).collect()
     }
 
-    /// Makes what must be there before the file system's own mkfs, which gets the returned arguments besides its own:
-    /// those before the first device, and those after it.
+    /// Makes what must be there before the file system's own mkfs, which gets the returned
+    /// arguments besides its own: those before the first device, and those after it.
     ///
     /// # Errors
     /// The mkfs is not installed, or failed.
@@ -203,8 +205,8 @@ mod tests {
         MoreDevices::asked(kind, option).unwrap_err().to_string()
     }
 
-    /// Each file system has its own word for more devices, with a size that can be; all others are refused, and the
-    /// reason says what is possible. Options of the kernel are left alone.
+    /// Each file system has its own word for more devices, with a size that can be; all others are
+    /// refused, and the reason says what is possible. Options of the kernel are left alone.
     #[test]
     fn only_devices_that_can_be_are_accepted() {
         let asked = |kind, option| MoreDevices::asked(kind, option).unwrap();

@@ -1,7 +1,7 @@
 //! File systems of this process: made, recovered and mounted here over FUSE, on devices in memory.
 //!
-//! A thread of its own has the devices and the file system, and serves one mount after another. Nothing of this needs
-//! root where ordinary users may mount by FUSE (`fusermount3`).
+//! A thread of its own has the devices and the file system, and serves one mount after another.
+//! Nothing of this needs root where ordinary users may mount by FUSE (`fusermount3`).
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,8 @@ impl OwnMount {
 
 const PANICKED: &str = "the thread of the file system panicked";
 
-/// The two answers of a server's thread: the mount, or the reason why there is none; and the end of the mount.
+/// The two answers of a server's thread: the mount, or the reason why there is none; and the end of
+/// the mount.
 struct Told {
     mounted: Sender<Result<Detach, String>>,
     ended: Sender<Result<(), String>>,
@@ -110,8 +111,8 @@ impl Told {
     }
 }
 
-/// The mount of which a server's thread tells; or the reason why there is none. `watched` was made before the thread
-/// could mount anything.
+/// The mount of which a server's thread tells; or the reason why there is none. `watched` was made
+/// before the thread could mount anything.
 fn awaited(
     (told, ended): Tells,
     watched: Option<WatchedMount>,
@@ -183,7 +184,8 @@ async fn fill(disk: &impl BlockDevice, start: &Base) -> Result<(), String> {
     Ok(())
 }
 
-/// Mounts a state that a power cut left, in a new thread. The inner result says why it cannot be recovered.
+/// Mounts a state that a power cut left, in a new thread. The inner result says why it cannot be
+/// recovered.
 pub(crate) fn mount_state(
     own: &Arc<dyn OwnFs>,
     images: Vec<Arc<Base>>,
@@ -214,7 +216,8 @@ fn ram(image: &Base) -> RamDisk {
     ram
 }
 
-/// Records the recovery of a state, from the mount to the end of the unmount; `None` if it cannot be recovered.
+/// Records the recovery of a state, from the mount to the end of the unmount; `None` if it cannot
+/// be recovered.
 pub(crate) fn record_recovery(
     own: &dyn OwnFs,
     bases: &[Arc<Base>],

@@ -1,4 +1,5 @@
-//! Runs a command in a file system on a pseudo-device, and records its writes, promises and system calls.
+//! Runs a command in a file system on a pseudo-device, and records its writes, promises and system
+//! calls.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -48,8 +49,9 @@ pub struct RecordingPlan {
     pub setup: Option<String>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// The interval at which a neighbour, another program in the same file system, waits for its own file. The kernel
-    /// then commits all programs' changes of names, and sometimes writes their contents.
+    /// The interval at which a neighbour, another program in the same file system, waits for its
+    /// own file. The kernel then commits all programs' changes of names, and sometimes writes their
+    /// contents.
     pub neighbour: Option<Duration>,
     /// Whether system calls are recorded (needs strace).
     pub syscalls: bool,
@@ -57,7 +59,8 @@ pub struct RecordingPlan {
     pub fail: Vec<ordo_live::WriteRule>,
     /// The time after which the command is stopped.
     pub timeout: Option<Duration>,
-    /// Whether a command that is stopped at that time is a whole run, as a server that never ends is.
+    /// Whether a command that is stopped at that time is a whole run, as a server that never ends
+    /// is.
     pub until_timeout: bool,
     /// The fault model of the disk.
     pub model: CrashModel,
@@ -116,8 +119,8 @@ pub struct Recorded {
 /// Runs a command on a file system, and records it. `stop` ends it early.
 ///
 /// # Errors
-/// There is no such command ([`ProgramError::Command`]), the caller is not root and the file system is the kernel's, a program is missing, the file system cannot be made, or
-/// the setup failed.
+/// There is no such command ([`ProgramError::Command`]), the caller is not root and the file system
+/// is the kernel's, a program is missing, the file system cannot be made, or the setup failed.
 pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
     let lax = Arc::new(AtomicBool::new(true));
     let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone(), tables: None };
@@ -191,8 +194,8 @@ fn work(
         end
     })?;
     let ended = Instant::now();
-    // Renamed files whose contents are not written: the names are committed first, and the contents are written
-    // later.
+    // Renamed files whose contents are not written: the names are committed first, and the contents
+    // are written later.
     neighbour.commit();
     std::thread::sleep(SETTLE);
     neighbour.sync();
@@ -313,7 +316,8 @@ fn is_full(system: &ProgramSystem, work: &Path) -> bool {
     free.saturating_mul(stat.f_frsize) < FULL || (stat.f_files > 0 && stat.f_favail == 0)
 }
 
-/// Stops every process that the command has started, wherever it is: each has the command's `$ORDO_MARK`.
+/// Stops every process that the command has started, wherever it is: each has the command's
+/// `$ORDO_MARK`.
 fn stop_all(marks: &Path) {
     let has = [b"ORDO_MARK=", marks.as_os_str().as_encoded_bytes()].concat();
     let is_one = |pid: i32| {
@@ -386,7 +390,8 @@ impl Ran {
             let ago = instant.saturating_duration_since(at).as_nanos() as u64;
             time.as_nanos().saturating_sub(ago)
         };
-        // The writes of the unmount do not belong to the program. A file system of this process is only whole after it.
+        // The writes of the unmount do not belong to the program. A file system of this process is
+        // only whole after it.
         let until = on_clock(self.settled);
         let is_kernels = plan.system.is_kernels();
         requests.events.retain(|(at, _)| *at <= until || !is_kernels);

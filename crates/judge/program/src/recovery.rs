@@ -1,8 +1,9 @@
 //! Power cuts during the kernel's own recovery.
 //!
-//! The state is put on pseudo-devices, which record what the file system's mount (and, before it, its repair), and the
-//! unmount write. The states that a second cut leaves of these writes are judged by the promises of the first: a
-//! recovery that is interrupted must lose nothing that it would have kept.
+//! The state is put on pseudo-devices, which record what the file system's mount (and, before it,
+//! its repair), and the unmount write. The states that a second cut leaves of these writes are
+//! judged by the promises of the first: a recovery that is interrupted must lose nothing that it
+//! would have kept.
 
 use std::fs::File;
 use std::io;
@@ -25,8 +26,8 @@ use crate::requests::{Requests, run_of, watched};
 use crate::stand::{Stand, unmount};
 use crate::{ProgramError, btrfs, own, sys};
 
-/// The numbers from which recoveries are counted, so that their copies of a btrfs file system differ from those of
-/// stands.
+/// The numbers from which recoveries are counted, so that their copies of a btrfs file system
+/// differ from those of stands.
 const NUMBER: u32 = 1 << 16;
 
 /// The judgement of a pick, with cuts during the recovery of its state.
@@ -54,8 +55,8 @@ impl Judging<'_> {
         Ok(done.then_some(self.judged))
     }
 
-    /// Judges one state, and the cuts during its recovery if it is the turn of that. Returns whether everything was
-    /// judged.
+    /// Judges one state, and the cuts during its recovery if it is the turn of that. Returns
+    /// whether everything was judged.
     fn state(
         &mut self,
         number: u64,
@@ -165,7 +166,8 @@ fn fill(device: &Path, base: &Base) -> io::Result<()> {
     sys::forget(&device)
 }
 
-/// Repairs the file system if that must come first, mounts it and unmounts it. Returns whether it could be mounted.
+/// Repairs the file system if that must come first, mounts it and unmounts it. Returns whether it
+/// could be mounted.
 fn recover(bench: &Bench<'_>, devices: &[PathBuf]) -> Result<bool, ProgramError> {
     let system = &bench.recorded.system;
     if let [program, args @ ..] = system.repair() {

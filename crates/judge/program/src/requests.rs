@@ -17,7 +17,8 @@ use ordo_vfs::Ino;
 
 use crate::record::{Meaning, WORK};
 
-/// Setups of devices in memory of these sizes, and the places where their watchers put what they see.
+/// Setups of devices in memory of these sizes, and the places where their watchers put what they
+/// see.
 pub(crate) fn watched(sizes: &[u64], wanted: &Wanted) -> (Vec<DeviceSetup>, Vec<SeenInto>) {
     let one = |bytes: &u64| {
         let seen = SeenInto::default();
@@ -29,8 +30,8 @@ pub(crate) fn watched(sizes: &[u64], wanted: &Wanted) -> (Vec<DeviceSetup>, Vec<
     sizes.iter().map(one).unzip()
 }
 
-/// A run of these disks: for each its contents before the first request, and its writes. The history has no calls: only
-/// the root exists.
+/// A run of these disks: for each its contents before the first request, and its writes. The
+/// history has no calls: only the root exists.
 pub(crate) fn run_of(
     model: CrashModel,
     disks: impl Iterator<Item = (Arc<Base>, Vec<Write>)>,
@@ -52,8 +53,9 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// The requests of recordings that began together, with what their watchers saw. All times are on the first
-    /// recording's clock. A request that is sent because another one has ended is later than that end there too.
+    /// The requests of recordings that began together, with what their watchers saw. All times are
+    /// on the first recording's clock. A request that is sent because another one has ended is
+    /// later than that end there too.
     pub(crate) fn of(recordings: &[Recording], seen: Vec<SeenInto>) -> Requests {
         let mut out = Requests { writes: Vec::new(), events: Vec::new(), rows: Vec::new() };
         for (number, (recording, seen)) in recordings.iter().zip(seen).enumerate() {
@@ -93,7 +95,8 @@ impl Requests {
     }
 }
 
-/// A time of one clock on another, in nanoseconds. Each clock is given by a moment, and the time that it shows then.
+/// A time of one clock on another, in nanoseconds. Each clock is given by a moment, and the time
+/// that it shows then.
 fn on_clock(to: (Instant, Time), from: (Instant, Time), at: Time) -> u64 {
     let ahead = |a: Instant, b: Instant| a.saturating_duration_since(b).as_nanos() as i128;
     let between = ahead(from.0, to.0) - ahead(to.0, from.0);
@@ -111,7 +114,8 @@ fn meanings(writes: &[Write], issued: Vec<u64>, rows: &[BlockRow]) -> Vec<Meanin
 }
 
 fn meaning(write: &Write, rows: &[BlockRow], at: u64) -> Meaning {
-    // The choice of states, and the report of failures, use only what was known of a block when it was written.
+    // The choice of states, and the report of failures, use only what was known of a block when it
+    // was written.
     let is_known = |row: &&BlockRow| {
         row.known == Some(Known::Pointer) && row.home.is_none() && row.first_inode.is_none()
     };
@@ -141,7 +145,8 @@ mod tests {
 
     use super::*;
 
-    /// The same moment has the same time whichever clock it was read from, whether that clock began earlier or later.
+    /// The same moment has the same time whichever clock it was read from, whether that clock began
+    /// earlier or later.
     #[test]
     fn times_of_two_clocks_are_put_on_one() {
         let time = Time::from_nanos;

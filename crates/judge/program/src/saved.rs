@@ -141,7 +141,8 @@ pub(crate) fn fits(run: &Run, meanings: &[Vec<Meaning>], times: &[u64]) -> bool 
 }
 
 impl SavedJob {
-    /// Saves a failure of a recording. `recoveries` are the power cuts during recoveries that belong to it.
+    /// Saves a failure of a recording. `recoveries` are the power cuts during recoveries that
+    /// belong to it.
     ///
     /// # Errors
     /// None occurs in practice.
@@ -169,7 +170,8 @@ impl SavedJob {
         text.get(..200.min(text.len())).is_some_and(|head| head.contains(name))
     }
 
-    /// Reads a saved failure. `find` finds a file system by its name and the size of its first device.
+    /// Reads a saved failure. `find` finds a file system by its name and the size of its first
+    /// device.
     ///
     /// # Errors
     /// The text is not one, or is inconsistent.
@@ -203,7 +205,8 @@ impl SavedJob {
         self.recording.system.name()
     }
 
-    /// All that a replay runs or makes, each with a word for it: for the reader of a file that somebody else made.
+    /// All that a replay runs or makes, each with a word for it: for the reader of a file that
+    /// somebody else made.
     pub fn runs(&self) -> Vec<(&'static str, String)> {
         let system = &self.recording.system;
         let device =
@@ -269,8 +272,9 @@ impl SavedJob {
         seen.ok_or_else(|| ProgramError::Program("the state cannot be mounted".into()))
     }
 
-    /// Writes the state as images, with holes in place of zeros: the first disk to `to`, and each further one to that
-    /// name with `.1`, `.2`, and so on. Returns the files, each with the words for its disk.
+    /// Writes the state as images, with holes in place of zeros: the first disk to `to`, and each
+    /// further one to that name with `.1`, `.2`, and so on. Returns the files, each with the words
+    /// for its disk.
     ///
     /// # Errors
     /// The failure is inconsistent, or an image cannot be written.

@@ -1,8 +1,9 @@
-//! The log of a search: the recording and the result of each state, in a file to which lines are only ever added.
+//! The log of a search: the recording and the result of each state, in a file to which lines are
+//! only ever added.
 //!
-//! The first line holds the recording and everything on which the choice of states depends. Each further line holds the
-//! results for one pick. So a search that was stopped, or killed, goes on with the same recording after the last whole
-//! line.
+//! The first line holds the recording and everything on which the choice of states depends. Each
+//! further line holds the results for one pick. So a search that was stopped, or killed, goes on
+//! with the same recording after the last whole line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
@@ -99,8 +100,8 @@ impl SearchLog {
         Ok(log)
     }
 
-    /// Opens the log of a search that was stopped, to go on. `None` if the file holds no whole recording, so that the
-    /// search must begin anew.
+    /// Opens the log of a search that was stopped, to go on. `None` if the file holds no whole
+    /// recording, so that the search must begin anew.
     ///
     /// # Errors
     /// The file cannot be read, or is the log of another search.

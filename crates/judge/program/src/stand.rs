@@ -1,9 +1,10 @@
 //! A stand, the place for a state: devices, and a directory on which the state is mounted.
 //!
-//! A stand is made once and used for many states. [`Stand::put`] makes the devices hold one state: their contents at the
-//! start, without zeros, and the sectors that differ. [`Stand::look`] mounts it and unmounts it again. For the kernel's
-//! file systems each device is a file in memory under a loop device, and the mount is a system call, so no process is
-//! started for a state. For file systems of this process it is a thread (`own`).
+//! A stand is made once and used for many states. [`Stand::put`] makes the devices hold one state:
+//! their contents at the start, without zeros, and the sectors that differ. [`Stand::look`] mounts
+//! it and unmounts it again. For the kernel's file systems each device is a file in memory under a
+//! loop device, and the mount is a system call, so no process is started for a state. For file
+//! systems of this process it is a thread (`own`).
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -23,7 +24,8 @@ use crate::own::{OwnFs, mount_state};
 use crate::system::ProgramSystem;
 use crate::{ProgramError, btrfs, sys};
 
-/// The number of times that an unmount is tried while the mount is busy; the next constant is the pause between two.
+/// The number of times that an unmount is tried while the mount is busy; the next constant is the
+/// pause between two.
 pub(crate) const TRIES: u32 = 300;
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
@@ -68,8 +70,8 @@ impl Stand {
         }
     }
 
-    /// Repairs the state if that must come first, mounts it, calls `look`, and unmounts it. Each state can be looked
-    /// into once.
+    /// Repairs the state if that must come first, mounts it, calls `look`, and unmounts it. Each
+    /// state can be looked into once.
     ///
     /// # Errors
     /// The error of the mount if the state cannot be mounted: the file system was lost.
@@ -106,7 +108,8 @@ struct LoopDevices {
     /// For each device, the file and the loop device.
     files: Vec<(File, File)>,
     paths: Vec<PathBuf>,
-    /// The stand's number, which tells apart the copies of a btrfs file system that are mounted at once.
+    /// The stand's number, which tells apart the copies of a btrfs file system that are mounted at
+    /// once.
     number: u32,
 }
 
@@ -170,7 +173,8 @@ impl LoopDevices {
     }
 }
 
-/// Waits until no file system uses a device. A process of the check that is just ending may have had a mount of its own.
+/// Waits until no file system uses a device. A process of the check that is just ending may have
+/// had a mount of its own.
 fn released(device: &Path) {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
     for _ in 0..TRIES {

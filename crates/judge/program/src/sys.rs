@@ -1,4 +1,5 @@
-//! System calls without a safe wrapper: dropping a device's caches, namespaces, commits and devices of btrfs.
+//! System calls without a safe wrapper: dropping a device's caches, namespaces, commits and devices
+//! of btrfs.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -23,8 +24,8 @@ struct BtrfsVolume {
     name: [u8; 4088],
 }
 
-/// Makes the kernel forget a device that it knows as one of an unmounted btrfs. Without this it would take the next
-/// state, on another device, for an old copy of this one.
+/// Makes the kernel forget a device that it knows as one of an unmounted btrfs. Without this it
+/// would take the next state, on another device, for an old copy of this one.
 pub(crate) fn forget_btrfs(device: &Path) -> io::Result<()> {
     let control = File::options().read(true).write(true).open("/dev/btrfs-control")?;
     let mut volume = BtrfsVolume { fd: 0, name: [0; 4088] };
@@ -34,7 +35,8 @@ pub(crate) fn forget_btrfs(device: &Path) -> io::Result<()> {
     }
     volume.name[..path.len()].copy_from_slice(path);
     let at = &raw const volume;
-    // SAFETY: the request reads a `struct btrfs_ioctl_vol_args`, which `BtrfsVolume` is, from a pointer that outlives it.
+    // SAFETY: the request reads a `struct btrfs_ioctl_vol_args`, which `BtrfsVolume` is, from a
+    // pointer that outlives it.
     match unsafe { libc::ioctl(control.as_raw_fd(), BTRFS_IOC_FORGET_DEV, at) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -66,8 +68,8 @@ pub(crate) fn commit_btrfs(file: &File) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread, and threads that it starts, mounts of their own, which disappear with the process,
-/// however it ends. Must be called before other threads are started.
+/// Gives the calling thread, and threads that it starts, mounts of their own, which disappear with
+/// the process, however it ends. Must be called before other threads are started.
 ///
 /// # Errors
 /// The operating system's error, for a caller that is not root.
@@ -78,14 +80,16 @@ pub fn own_mounts() -> io::Result<()> {
     }
     use rustix::mount::MountPropagationFlags as Flags;
     rustix::mount::mount_change("/", Flags::PRIVATE | Flags::REC)?;
-    // A check has mounts of its own, copies of these. They must not keep another check's state mounted.
+    // A check has mounts of its own, copies of these. They must not keep another check's state
+    // mounted.
     rustix::mount::mount_change("/", Flags::SHARED | Flags::REC)?;
     ordo_pseudo::drop_mounts_of_others();
     Ok(())
 }
 
-/// Makes a command begin in namespaces of its own: a network with `lo`, System V IPC, and mounts. The first process that it
-/// starts, and all that this one starts, are in a namespace of processes too, which ends with that process.
+/// Makes a command begin in namespaces of its own: a network with `lo`, System V IPC, and mounts.
+/// The first process that it starts, and all that this one starts, are in a namespace of processes
+/// too, which ends with that process.
 pub(crate) fn in_namespaces(command: &mut Command) -> &mut Command {
     // SAFETY: the function makes system calls only, and neither allocates nor takes locks.
     unsafe { command.pre_exec(leave_namespaces) }

@@ -79,9 +79,10 @@ const KNOWN: [Known; 5] = [
 ];
 
 impl ProgramSystem {
-    /// The file system that a text names: a kind, and mount options after a colon. `ext3-journal` and
-    /// `ext3-writeback` are short for `ext3:data=journal` and `ext3:data=writeback`. Options for more devices are
-    /// `external-journal` and `external-journal=SIZE` (ext3, ext4), `external-log` (XFS), and `devices=N` (btrfs).
+    /// The file system that a text names: a kind, and mount options after a colon. `ext3-journal`
+    /// and `ext3-writeback` are short for `ext3:data=journal` and `ext3:data=writeback`. Options
+    /// for more devices are `external-journal` and `external-journal=SIZE` (ext3, ext4),
+    /// `external-log` (XFS), and `devices=N` (btrfs).
     ///
     /// # Errors
     /// [`ProgramError::System`]: there is no such kind. [`ProgramError::Option`]: an option asks for devices that
@@ -199,7 +200,8 @@ impl ProgramSystem {
     pub(crate) fn forget(&self, devices: &[PathBuf]) {
         if self.is_btrfs() && devices.len() > 1 {
             for device in devices {
-                // A device that the kernel does not know, because its superblock is torn, is an error here.
+                // A device that the kernel does not know, because its superblock is torn, is an
+                // error here.
                 let _ = crate::sys::forget_btrfs(device);
             }
         }
@@ -233,7 +235,8 @@ impl ProgramSystem {
         (flags, rest.into_iter().map(str::to_owned).collect())
     }
 
-    /// The command that repairs the file system after a crash, before a mount; empty if none is needed.
+    /// The command that repairs the file system after a crash, before a mount; empty if none is
+    /// needed.
     pub(crate) fn repair(&self) -> &'static [&'static str] {
         if self.own.is_some() { &[] } else { self.known().repair }
     }
@@ -273,7 +276,8 @@ mod tests {
         assert_eq!(ProgramSystem::parse("xfs").unwrap().mount_words().1, ["nouuid"]);
     }
 
-    /// Options for more devices are no mount options, stay in the name, and give the sizes of all devices.
+    /// Options for more devices are no mount options, stay in the name, and give the sizes of all
+    /// devices.
     #[test]
     fn options_give_more_devices() {
         let system = ProgramSystem::parse("ext4:external-journal=16m,data=journal").unwrap();

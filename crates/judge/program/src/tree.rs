@@ -1,5 +1,6 @@
-//! All that a check can see of a directory: names, contents, holes, owners, modes, links, attributes, flags, devices, and
-//! times if it asks for them. Two states with equal trees are equal to a check.
+//! All that a check can see of a directory: names, contents, holes, owners, modes, links,
+//! attributes, flags, devices, and times if it asks for them. Two states with equal trees are equal
+//! to a check.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,8 @@ use rustix::io::Errno;
 /// The unit in which contents are compared, in bytes.
 const BLOCK: usize = 4096;
 
-/// The most files and directories that are read. More of them are not a program's result, but a mistake.
+/// The most files and directories that are read. More of them are not a program's result, but a
+/// mistake.
 const ENTRIES_MAX: usize = 1 << 20;
 /// The most holes of a file that are told apart.
 const HOLES_MAX: usize = 1 << 16;
@@ -75,7 +77,8 @@ impl FileTree {
     /// Reads a directory and everything below it, with times if they count.
     ///
     /// # Errors
-    /// The directory itself cannot be read, or it has more names than can be compared. Another error is noted in its entry.
+    /// The directory itself cannot be read, or it has more names than can be compared. Another
+    /// error is noted in its entry.
     pub fn of(dir: &Path, with_times: bool) -> io::Result<FileTree> {
         let mut tree = FileTree::default();
         let mut objects = BTreeMap::new();
@@ -127,8 +130,8 @@ impl FileTree {
         u128::from(low.finish()) | u128::from(high.finish()) << 64
     }
 
-    /// The differences of this tree from `whole`, each with its path; at most `most` of them. Places of holes and times,
-    /// which depend on when the kernel wrote a file, are left out.
+    /// The differences of this tree from `whole`, each with its path; at most `most` of them.
+    /// Places of holes and times, which depend on when the kernel wrote a file, are left out.
     pub fn differences(&self, whole: &FileTree, most: usize) -> Vec<(String, String)> {
         let mut out = Vec::new();
         for path in whole.0.keys().chain(self.0.keys().filter(|p| !whole.0.contains_key(*p))) {
@@ -200,7 +203,8 @@ fn times(meta: &Metadata) -> Vec<(i64, i64)> {
     ]
 }
 
-/// A file or a directory that is opened without a change of its time of access, where that is allowed.
+/// A file or a directory that is opened without a change of its time of access, where that is
+/// allowed.
 fn opened(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let open = |flags| rustix::fs::open(path, flags, rustix::fs::Mode::empty());
@@ -366,11 +370,11 @@ mod tests {
         assert_eq!(now.differences(&whole, 1).len(), 1);
     }
 
-    /// Everything that a check can see is in the sum: each change below alone makes another tree, and is told. Where the
-    /// file system or the user cannot make a change, it is left out.
+    /// Everything that a check can see is in the sum: each change below alone makes another tree,
+    /// and is told. Where the file system or the user cannot make a change, it is left out.
     ///
-    /// Would catch a verdict that is taken over from a state that only looks equal: the owner of a file is lost, and the
-    /// check never runs.
+    /// Would catch a verdict that is taken over from a state that only looks equal: the owner of a
+    /// file is lost, and the check never runs.
     #[test]
     fn a_sum_has_all_that_a_check_can_see() {
         let change = |name: &str, said: &str, make: &dyn Fn(&Path) -> io::Result<()>| {
@@ -435,7 +439,8 @@ mod tests {
         assert_eq!(zero.differences(&null, 9), [("n".to_owned(), "is another device".to_owned())]);
     }
 
-    /// Times count only for a check that asks for them, and names that are not UTF-8 stay different.
+    /// Times count only for a check that asks for them, and names that are not UTF-8 stay
+    /// different.
     #[test]
     fn times_and_names_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,11 @@
-//! Workloads beside the programs that they stand for: the mix of operations of each is held to that of a recording.
+//! Workloads beside the programs that they stand for: the mix of operations of each is held to that
+//! of a recording.
 //!
-//! The recordings are counts of the system calls of real programs, which `recordings/record.sh` runs under strace. A workload is accepted
-//! if its mix is near the recording's ([`DISTANCE`]) and it has about as many operations for a unit of work ([`FACTOR`]), both for all
-//! operations and for those alone that change something. The bytes are compared too, and do not decide: those of a build depend on
-//! the program that is built.
+//! The recordings are counts of the system calls of real programs, which `recordings/record.sh`
+//! runs under strace. A workload is accepted if its mix is near the recording's ([`DISTANCE`]) and
+//! it has about as many operations for a unit of work ([`FACTOR`]), both for all operations and for
+//! those alone that change something. The bytes are compared too, and do not decide: those of a
+//! build depend on the program that is built.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,7 +21,8 @@ use crate::workload::{ParseError, Phase, PhaseListener, Workload, WorkloadError,
 
 /// The greatest distance of an accepted mix from the recording's.
 pub const DISTANCE: f64 = 0.10;
-/// The greatest factor between the operations for a unit of work of an accepted workload and of the recording.
+/// The greatest factor between the operations for a unit of work of an accepted workload and of the
+/// recording.
 pub const FACTOR: f64 = 1.33;
 /// The smallest number of changes, and of bytes, for a unit of work that is compared.
 const FEW_OPERATIONS: f64 = 0.01;
@@ -198,26 +201,30 @@ pub struct Acceptance {
 }
 
 impl Acceptance {
-    /// How far the mixes are apart ([`Mix::distance`]): of all operations, and of those that change something.
+    /// How far the mixes are apart ([`Mix::distance`]): of all operations, and of those that change
+    /// something.
     pub fn distances(&self) -> [f64; 2] {
         let theirs = &self.recording.mix;
         [self.mix.distance(theirs), self.mix.changes().distance(&theirs.changes())]
     }
 
-    /// The workload's amount for a unit of work over the recording's. `None` if both are below `few`.
+    /// The workload's amount for a unit of work over the recording's. `None` if both are below
+    /// `few`.
     fn ratio(&self, amount: impl Fn(&Mix) -> u64, few: f64) -> Option<f64> {
         let ours = amount(&self.mix) as f64 / self.units.max(1) as f64;
         let theirs = amount(&self.recording.mix) as f64 / self.recording.units.max(1) as f64;
         (ours.max(theirs) > few).then(|| ours / theirs)
     }
 
-    /// The operations for a unit of work, over the recording's: all, and those that change something.
+    /// The operations for a unit of work, over the recording's: all, and those that change
+    /// something.
     pub fn operations(&self) -> [Option<f64>; 2] {
         let changes = |mix: &Mix| mix.changes().total();
         [self.ratio(Mix::total, 0.0), self.ratio(changes, FEW_OPERATIONS)]
     }
 
-    /// The bytes read and written for a unit of work, over the recording's. `None` where both are next to nothing.
+    /// The bytes read and written for a unit of work, over the recording's. `None` where both are
+    /// next to nothing.
     pub fn bytes(&self) -> [Option<f64>; 2] {
         let [read, written]: [fn(&Mix) -> u64; 2] = [|mix| mix.bytes_read, |mix| mix.bytes_written];
         [self.ratio(read, FEW_BYTES), self.ratio(written, FEW_BYTES)]

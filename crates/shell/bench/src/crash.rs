@@ -1,7 +1,7 @@
 //! The workloads of the comparison, in the form that the crash explorer takes.
 //!
-//! Commands see a system only as a [`CrashSubject`], so the explorer is compiled once for all systems of the
-//! registry, here.
+//! Commands see a system only as a [`CrashSubject`], so the explorer is compiled once for all
+//! systems of the registry, here.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub enum CrashWork {
     Bench(Workload, u64),
 }
 
-/// A system that is ready to be crashed, whatever the type of its scheme: the functions of [`ordo_crash`] for a
-/// scheme.
+/// A system that is ready to be crashed, whatever the type of its scheme: the functions of
+/// [`ordo_crash`] for a scheme.
 pub trait CrashSubject {
     /// Records a run of some work; see [`ordo_crash::record()`].
     ///
@@ -114,8 +114,8 @@ impl<S: Scheme> CrashSubject for S {
     }
 }
 
-/// The system of that name. It is held to the promise of `held_to` if that is given. The shape matters only for
-/// systems of this process.
+/// The system of that name. It is held to the promise of `held_to` if that is given. The shape
+/// matters only for systems of this process.
 ///
 /// # Errors
 /// There is no such system, or it cannot be crashed.

@@ -1,9 +1,11 @@
-//! The mix of a program's operations on files: how many there are of each kind, and how many bytes they move. It is counted in the
-//! system calls of a real program ([`Mix::of_calls`]), and in the operations of a workload ([`Counting`]).
+//! The mix of a program's operations on files: how many there are of each kind, and how many bytes
+//! they move. It is counted in the system calls of a real program ([`Mix::of_calls`]), and in the
+//! operations of a workload ([`Counting`]).
 //!
-//! Calls that fail, positions, names that are only looked up, and reads at the end of a file are left out. A new file that is opened
-//! counts as created, and not as opened. Calls that read count as one operation if they belong together, and so do those that write
-//! ([`JoinedCalls`]); another operation on the file begins a new one.
+//! Calls that fail, positions, names that are only looked up, and reads at the end of a file are
+//! left out. A new file that is opened counts as created, and not as opened. Calls that read count
+//! as one operation if they belong together, and so do those that write ([`JoinedCalls`]); another
+//! operation on the file begins a new one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,11 +67,12 @@ impl FileOperation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JoinedCalls {
-    /// Calls of one file of which each goes on where the last one ended: for programs that read and write at random.
+    /// Calls of one file of which each goes on where the last one ended: for programs that read and
+    /// write at random.
     #[default]
     Ranges,
-    /// All calls of a file until something else is done to it, wherever they read and write: for programs that use whole files, and for
-    /// linkers, which jump in them.
+    /// All calls of a file until something else is done to it, wherever they read and write: for
+    /// programs that use whole files, and for linkers, which jump in them.
     Files,
 }
 
@@ -143,8 +146,8 @@ impl Mix {
         self.operations.values().sum()
     }
 
-    /// How far two mixes are apart: half the sum of the differences between the shares of each kind. 0 is the same mix, 1 means that
-    /// they have no kind in common.
+    /// How far two mixes are apart: half the sum of the differences between the shares of each
+    /// kind. 0 is the same mix, 1 means that they have no kind in common.
     pub fn distance(&self, other: &Mix) -> f64 {
         let (ours, theirs) = (self.total().max(1) as f64, other.total().max(1) as f64);
         let kinds: BTreeSet<FileOperation> =
@@ -163,7 +166,8 @@ impl Mix {
         mix
     }
 
-    /// Counts system calls, in order of time. A file that is opened with `O_CREAT` counts as new unless an earlier call had it.
+    /// Counts system calls, in order of time. A file that is opened with `O_CREAT` counts as new
+    /// unless an earlier call had it.
     pub fn of_calls(calls: &[Syscall], joined: JoinedCalls) -> Mix {
         let (mix, known) = Default::default();
         let mut reader = Reader { mix, known, runs: Runs::new(joined) };

@@ -1,5 +1,5 @@
-//! Figures that the papers printed, each with its place. They are targets for ratios and shapes, since the
-//! absolute values come from the papers' own machines.
+//! Figures that the papers printed, each with its place. They are targets for ratios and shapes,
+//! since the absolute values come from the papers' own machines.
 
 /// One figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +37,8 @@ pub const RECOVERY_EMPTY_SECONDS: Published = figure(5.0, "Soft Updates, 2000, T
 pub const RECOVERY_FULL_SECONDS: Published = figure(150.0, "Soft Updates, 2000, Table III");
 /// Halts in the middle of a benchmark, each followed by a check of the result.
 pub const CRASH_TRIALS: Published = figure(25.0, "Soft Updates, 2000, section 4.4");
-/// Percentage of these halts after which a check was needed, with synchronous writes or without order.
+/// Percentage of these halts after which a check was needed, with synchronous writes or without
+/// order.
 pub const CRASH_CHECK_PERCENT: Published = figure(96.0, "Soft Updates, 2000, section 4.4");
 /// Percentage of these halts after which the check could not repair everything, without order.
 pub const CRASH_UNRESOLVABLE_PERCENT: Published = figure(30.0, "Soft Updates, 2000, section 4.4");

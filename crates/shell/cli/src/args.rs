@@ -125,8 +125,8 @@ fn workload(text: &str) -> Result<Workload, String> {
 /// The simulated machine: disk, processor, sizes of the file system.
 #[derive(Args, Debug)]
 pub struct Machine {
-    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme, network-volume, nvram,
-    /// ram.
+    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme,
+    /// network-volume, nvram, ram.
     #[arg(long, default_value = "viking", value_name = "MODEL", value_parser = disk)]
     pub disk: &'static Model,
     /// The model of a journal's own disk, or of the metadata device of dualfs-2, for example nvram
@@ -206,8 +206,9 @@ pub struct Compare {
     /// Do not cut the power in the middle of each run.
     #[arg(long = "no-recovery")]
     pub no_recovery: bool,
-    /// Age the file system first, as `ordo age` does. PROFILE is agrawal, douceur, meyer, server or a file, with
-    /// options as in agrawal:util=90%,overwrites=2 [default: agrawal:util=76%,overwrites=5].
+    /// Age the file system first, as `ordo age` does. PROFILE is agrawal, douceur, meyer, server or
+    /// a file, with options as in agrawal:util=90%,overwrites=2 [default:
+    /// agrawal:util=76%,overwrites=5].
     #[arg(long, value_name = "PROFILE", num_args = 0..=1, default_missing_value = "agrawal", value_parser = ageing)]
     pub aged: Option<age::ChurnOptions>,
     /// Show every measure, with writes by the kind of block, one column for each system.
@@ -240,18 +241,20 @@ Examples:
     ordo bench sources --dir . --drop-caches   marks each phase in the trace: 'begin NAME', 'end NAME',
                                                and 'synced NAME' when its writes are on disk")]
 pub struct Bench {
-    /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews, overwrite, tpcb,
-    /// sdet-like, mail-server, kernel-build, andrew-like, specweb-like, tpcc-like, filebench:PERSONALITY, calls:FILE, each with its parameters.
+    /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews,
+    /// overwrite, tpcb, sdet-like, mail-server, kernel-build, andrew-like, specweb-like, tpcc-like,
+    /// filebench:PERSONALITY, calls:FILE, each with its parameters.
     #[arg(value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Workload,
     /// The system.
     #[arg(long, short, default_value = "ffs-sync", value_name = "SYSTEM", value_parser = system)]
     pub fs: System,
-    /// Run in this directory of this machine, in real time. The workload runs in a new directory in it, which
-    /// is removed afterwards.
+    /// Run in this directory of this machine, in real time. The workload runs in a new directory in
+    /// it, which is removed afterwards.
     #[arg(long, value_name = "DIR", conflicts_with = "fs")]
     pub dir: Option<PathBuf>,
-    /// With --dir: empty the kernel's caches where the workload wants cold ones, by /proc/sys/vm/drop_caches. Needs root.
+    /// With --dir: empty the kernel's caches where the workload wants cold ones, by
+    /// /proc/sys/vm/drop_caches. Needs root.
     #[arg(long = "drop-caches", requires = "dir")]
     pub drop_caches: bool,
     /// The machine.
@@ -319,28 +322,32 @@ Examples:
 pub struct Mkfs {
     /// The image, created if it does not exist, or a block device.
     pub image: PathBuf,
-    /// The format, ufs2, ufs1, lfs or dualfs, or a system: its format, marked so that a mount uses that system by default.
+    /// The format, ufs2, ufs1, lfs or dualfs, or a system: its format, marked so that a mount uses
+    /// that system by default.
     #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
     pub fs: MkfsTarget,
-    /// Size of the metadata device of a DualFS, at the start of the disk or in the image that --meta-device creates: bytes,
-    /// or a share as in 10% [default: 10%].
+    /// Size of the metadata device of a DualFS, at the start of the disk or in the image that
+    /// --meta-device creates: bytes, or a share as in 10% [default: 10%].
     #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
     pub meta: Option<MetadataSize>,
-    /// Room on the data device of a DualFS for a copy of the metadata, made with each checkpoint, by which --salvage reads
-    /// files where the metadata device is lost: bytes, or a share of the metadata device as in 90% [default: no copy].
+    /// Room on the data device of a DualFS for a copy of the metadata, made with each checkpoint,
+    /// by which --salvage reads files where the metadata device is lost: bytes, or a share of the
+    /// metadata device as in 90% [default: no copy].
     #[arg(long = "meta-copy", value_name = "SIZE", value_parser = metadata_size)]
     pub meta_copy: Option<MetadataSize>,
-    /// Make a DualFS on two devices: its metadata device is this image, created if it does not exist, or block device; the
-    /// first path is the data device.
+    /// Make a DualFS on two devices: its metadata device is this image, created if it does not
+    /// exist, or block device; the first path is the data device.
     #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
-    /// Make the metadata device a mirror: this image or device is its other half, and either has all of the metadata.
+    /// Make the metadata device a mirror: this image or device is its other half, and either has
+    /// all of the metadata.
     #[arg(long = "meta-mirror", value_name = "PATH", requires = "meta_device")]
     pub meta_mirror: Option<PathBuf>,
     /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
     #[arg(long = "segment-size", value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
-    /// Write no seals (checksums of Ordo's own) on the partial segments of an LFS; NetBSD writes none.
+    /// Write no seals (checksums of Ordo's own) on the partial segments of an LFS; NetBSD writes
+    /// none.
     #[arg(long = "no-crc")]
     pub no_crc: bool,
     /// Size of the file system [default: the whole image or device].
@@ -364,18 +371,19 @@ pub struct Mkfs {
     /// Mark the file system so that FreeBSD mounts it with soft updates.
     #[arg(long = "soft-updates", short = 'U')]
     pub soft_updates: bool,
-    /// Make a log for a journal. PLACE is `file` (in a file of the file system), `behind` (behind it on the
-    /// same device), or the path of another image or device.
+    /// Make a log for a journal. PLACE is `file` (in a file of the file system), `behind` (behind
+    /// it on the same device), or the path of another image or device.
     #[arg(long, short = 'J', value_name = "PLACE")]
     pub journal: Option<PathBuf>,
-    /// Size of the log [default: a hundredth of the file system, and enough for any operation on its
-    /// blocks].
+    /// Size of the log [default: a hundredth of the file system, and enough for any operation on
+    /// its blocks].
     #[arg(long = "journal-size", value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
     pub journal_size: Option<u64>,
     /// Make a big-endian file system, as on SPARC or PowerPC.
     #[arg(long = "big-endian")]
     pub big_endian: bool,
-    /// Make UFS1, the format of 4.4BSD, for a system that makes UFS2 otherwise; for --fs ufs2, the same as --fs ufs1.
+    /// Make UFS1, the format of 4.4BSD, for a system that makes UFS2 otherwise; for --fs ufs2, the
+    /// same as --fs ufs1.
     #[arg(long)]
     pub ufs1: bool,
     /// Write no check-hashes on superblock, groups and inodes.
@@ -395,11 +403,12 @@ pub struct Mkfs {
 /// The metadata device of a DualFS, for a command that takes the data device as its image.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MetadataPaths {
-    /// The metadata device, if the image is the data device of a DualFS [default: searched beside the image].
+    /// The metadata device, if the image is the data device of a DualFS [default: searched beside
+    /// the image].
     #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
-    /// The other half of the metadata device, if that is a mirror [default: searched beside the first half and the image];
-    /// `none`: use the first half alone.
+    /// The other half of the metadata device, if that is a mirror [default: searched beside the
+    /// first half and the image]; `none`: use the first half alone.
     #[arg(long = "meta-mirror", value_name = "PATH", requires = "meta_device")]
     pub meta_mirror: Option<PathBuf>,
 }
@@ -417,8 +426,8 @@ pub struct Info {
     pub image: PathBuf,
     #[command(flatten)]
     pub metadata: MetadataPaths,
-    /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the partitions are
-    /// listed.
+    /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the
+    /// partitions are listed.
     #[arg(long, short, value_name = "PART")]
     pub partition: Option<String>,
     /// Also show every cylinder group or segment.
@@ -460,7 +469,8 @@ pub struct Fsck {
     /// Repair everything.
     #[arg(short = 'y', conflicts_with = "preen")]
     pub yes: bool,
-    /// Preen: repair only if no data is lost by it, otherwise write nothing. Skip an image that is marked clean.
+    /// Preen: repair only if no data is lost by it, otherwise write nothing. Skip an image that is
+    /// marked clean.
     #[arg(short = 'p')]
     pub preen: bool,
     /// Check an image even if it is marked clean.
@@ -499,8 +509,8 @@ pub struct Ls {
     pub path: OsString,
     #[command(flatten)]
     pub metadata: MetadataPaths,
-    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
-    /// (mkfs --meta-copy): as of the last checkpoint.
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
+    /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
     pub salvage: bool,
     /// Show modes, owners, sizes and times.
@@ -528,8 +538,8 @@ pub struct Cat {
     pub paths: Vec<OsString>,
     #[command(flatten)]
     pub metadata: MetadataPaths,
-    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
-    /// (mkfs --meta-copy): as of the last checkpoint.
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
+    /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
     pub salvage: bool,
 }
@@ -610,8 +620,8 @@ pub struct Export {
     pub from: String,
     #[command(flatten)]
     pub metadata: MetadataPaths,
-    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device keeps
-    /// (mkfs --meta-copy): as of the last checkpoint.
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
+    /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
     pub salvage: bool,
     /// Print the result as JSON.

@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::args::*;
 use crate::commands;
 
-/// Run real file systems that protect their metadata in different ways. See what they write, what that costs,
-/// and what a crash loses.
+/// Run real file systems that protect their metadata in different ways. See what they write, what
+/// that costs, and what a crash loses.
 #[derive(Debug, Parser)]
 #[command(name = "ordo", version, max_term_width = 100)]
 #[command(after_help = "\
@@ -25,7 +25,8 @@ pub enum Command {
     Compare(Compare),
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
-    /// Age a file system by creating and removing files, and show how much of them stays in one piece.
+    /// Age a file system by creating and removing files, and show how much of them stays in one
+    /// piece.
     Age(commands::age::Age),
     /// Repeat the papers' measurements, and show published and measured figures side by side.
     Reproduce(commands::reproduce::Reproduce),
@@ -37,11 +38,13 @@ pub enum Command {
     Trace(commands::trace::TraceArgs),
     /// Predict the time of a recorded workload for another file system or disk.
     Whatif(commands::whatif::WhatIf),
-    /// Find a file system's policies by experiment: journaling mode, thresholds, timers, the order of writes.
+    /// Find a file system's policies by experiment: journaling mode, thresholds, timers, the order
+    /// of writes.
     Infer(commands::infer::Infer),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
-    /// Show the superblock and the cylinder groups of a UFS2 file system, the segments of an LFS, or the pair of a DualFS.
+    /// Show the superblock and the cylinder groups of a UFS2 file system, the segments of an LFS,
+    /// or the pair of a DualFS.
     Info(Info),
     /// Check a UFS2 file system, an LFS or a DualFS, and repair it.
     Fsck(Fsck),

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The files that a command has created so far. They are removed when this is dropped, unless they are kept.
+/// The files that a command has created so far. They are removed when this is dropped, unless they
+/// are kept.
 #[derive(Debug, Default)]
 pub struct CreatedFiles(Vec<PathBuf>);
 

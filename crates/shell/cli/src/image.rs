@@ -53,8 +53,8 @@ async fn edit(
     format.edit(runtime, &disks).await.with_context(name)
 }
 
-/// Mounts the file system in an image for reading, even if it was not unmounted. A log is then replayed in
-/// memory, and the image stays unchanged.
+/// Mounts the file system in an image for reading, even if it was not unmounted. A log is then
+/// replayed in memory, and the image stays unchanged.
 ///
 /// # Errors
 /// The image cannot be opened, or its file system cannot be mounted.
@@ -70,8 +70,8 @@ pub async fn open_to_read(runtime: &Runtime, named: NamedImage<'_>) -> Result<An
     Ok(mounted.with_context(name)?.fs().clone())
 }
 
-/// Replays the log of an image that has one and was not unmounted. Returns a message about it. If the log
-/// cannot be replayed, the command continues without it.
+/// Replays the log of an image that has one and was not unmounted. Returns a message about it. If
+/// the log cannot be replayed, the command continues without it.
 pub async fn replay_log(
     runtime: &Runtime,
     format: &dyn Format,

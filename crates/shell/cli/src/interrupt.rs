@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: a command shows what it has finished, takes away what it has made, and exits with 130.
+//! Ctrl-C, SIGTERM and SIGHUP: a command shows what it has finished, takes away what it has made,
+//! and exits with 130.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -33,8 +34,8 @@ pub fn on_each(mut act: impl FnMut() + Send + 'static) -> Result<()> {
 
 type LastAct = Box<dyn FnOnce() + Send>;
 
-/// The last thing that is done when a signal ends this process, until this is dropped. A thread of its own does it, so the
-/// work of the command need not look for signals.
+/// The last thing that is done when a signal ends this process, until this is dropped. A thread of
+/// its own does it, so the work of the command need not look for signals.
 pub struct OnInterrupt(Arc<Mutex<Option<LastAct>>>);
 
 impl OnInterrupt {

@@ -1,11 +1,12 @@
 //! The `ordo` command.
 //!
-//! `command_line` lists the commands, `args` has their arguments, `commands` carries them out, `image` opens images and mounts them,
-//! `partition` finds the partitions of a disk. Each command has an exit status of its own. An error is printed
-//! with its causes; the exit status is then 1, or that of the Unix tool of the same name.
+//! `command_line` lists the commands, `args` has their arguments, `commands` carries them out,
+//! `image` opens images and mounts them, `partition` finds the partitions of a disk. Each command
+//! has an exit status of its own. An error is printed with its causes; the exit status is then 1,
+//! or that of the Unix tool of the same name.
 
-/// Prints to standard output, as the standard macro does, but output that nobody reads any more is left out: `ordo ... | head`
-/// must not end the command in the middle of its work.
+/// Prints to standard output, as the standard macro does, but output that nobody reads any more is
+/// left out: `ordo ... | head` must not end the command in the middle of its work.
 macro_rules! print {
     ($($word:tt)*) => { $crate::text::say(format_args!($($word)*)) };
 }
@@ -40,7 +41,8 @@ use clap::{CommandFactory, Parser};
 
 use command_line::{Cli, Command};
 
-/// Judging a crash state makes many small allocations. This allocator allows a quarter more states a second.
+/// Judging a crash state makes many small allocations. This allocator allows a quarter more states
+/// a second.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

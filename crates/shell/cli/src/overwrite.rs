@@ -1,8 +1,10 @@
-//! Asking before a device's contents are lost: every command that makes something on a device goes through here.
+//! Asking before a device's contents are lost: every command that makes something on a device goes
+//! through here.
 //!
-//! First all devices of a command are examined, and only then is the first byte changed. Signatures that are recognised are
-//! refused by name. Bytes that nobody knows but that are not zero are asked about on a terminal, and refused elsewhere.
-//! `--force` puts zeros over all signatures, as wipefs(8) does, so that no program finds the old contents beside the new ones.
+//! First all devices of a command are examined, and only then is the first byte changed. Signatures
+//! that are recognised are refused by name. Bytes that nobody knows but that are not zero are asked
+//! about on a terminal, and refused elsewhere. `--force` puts zeros over all signatures, as
+//! wipefs(8) does, so that no program finds the old contents beside the new ones.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -93,7 +95,8 @@ fn refuse(path: &Path, found: &[Found], first_byte: Option<u64>) -> Result<()> {
     }
 }
 
-/// The nouns of signatures with their places: "a GPT partition table (bytes 512 and 1,048,064) and swap space (byte 4,086)".
+/// The nouns of signatures with their places: "a GPT partition table (bytes 512 and 1,048,064) and
+/// swap space (byte 4,086)".
 fn named(found: &[Found]) -> String {
     let mut nouns: Vec<&str> = Vec::new();
     for Found { noun, .. } in found {
@@ -123,8 +126,9 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Refuses to write to a file system of Ordo's if another one was made over it: the boot area, which no format of Ordo's
-/// writes, then has the signature of the other. Labels and boot code of a BSD may stand there.
+/// Refuses to write to a file system of Ordo's if another one was made over it: the boot area,
+/// which no format of Ordo's writes, then has the signature of the other. Labels and boot code of a
+/// BSD may stand there.
 ///
 /// # Errors
 /// The device has signatures of both, or it failed.

@@ -1,8 +1,8 @@
 //! File systems on two images or devices, or three: finding those that the user did not name.
 //!
-//! The user names the device with the contents of files, as for any file system, and its metadata device beside it. If
-//! only one of them is named, the others are searched in the same directory, by the identifier that all have. A metadata device
-//! in two halves may lack one of them.
+//! The user names the device with the contents of files, as for any file system, and its metadata
+//! device beside it. If only one of them is named, the others are searched in the same directory,
+//! by the identifier that all have. A metadata device in two halves may lack one of them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ pub struct NamedImage<'a> {
     pub salvage: bool,
 }
 
-/// The devices of a file system that were not given as the image, in the order of a format that takes all of them.
+/// The devices of a file system that were not given as the image, in the order of a format that
+/// takes all of them.
 #[derive(Debug, Default)]
 pub struct Companions {
     /// The devices before the image.
@@ -43,7 +44,8 @@ pub struct Companions {
 }
 
 impl Companions {
-    /// The paths of the metadata device, or of its halves, and of the image, where `image` was given.
+    /// The paths of the metadata device, or of its halves, and of the image, where `image` was
+    /// given.
     pub fn names(&self, image: &str) -> (Vec<String>, String) {
         let shown = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect();
         let mut all: Vec<String> = shown(&self.before);
@@ -102,11 +104,12 @@ impl<'a> NamedImage<'a> {
         }
     }
 
-    /// Finds the other devices of the file system on `disk`, which is the image or a part of it: none if the file system is on
-    /// one device.
+    /// Finds the other devices of the file system on `disk`, which is the image or a part of it:
+    /// none if the file system is on one device.
     ///
     /// # Errors
-    /// The format has no metadata device; another device is not found beside the image, or is found more often than it can be.
+    /// The format has no metadata device; another device is not found beside the image, or is found
+    /// more often than it can be.
     pub async fn companions(&self, runtime: &Runtime, disk: &Device) -> Result<Companions> {
         if self.salvage {
             return Ok(Companions::default());
@@ -270,8 +273,8 @@ impl<'a> NamedImage<'a> {
     }
 }
 
-/// Opens a file that may still be locked for a moment: after a server was killed, the kernel ends its requests
-/// some time later. Tries for five seconds.
+/// Opens a file that may still be locked for a moment: after a server was killed, the kernel ends
+/// its requests some time later. Tries for five seconds.
 ///
 /// # Errors
 /// The error of opening it.
@@ -290,7 +293,8 @@ pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Re
     open()
 }
 
-/// The device whose contents determine the format: the last one, which is the image if all were named.
+/// The device whose contents determine the format: the last one, which is the image if all were
+/// named.
 pub fn image(disks: &[Device]) -> &Device {
     disks.last().expect("there is an image")
 }
@@ -322,8 +326,8 @@ fn several(half: &Half, found: &[PathBuf]) -> String {
     )
 }
 
-/// The images and devices in `dirs` that belong to the pair, in order of their names, without the `known` ones. Files that cannot be
-/// opened or read are skipped.
+/// The images and devices in `dirs` that belong to the pair, in order of their names, without the
+/// `known` ones. Files that cannot be opened or read are skipped.
 async fn search(
     runtime: &Runtime,
     known: &[&Path],

@@ -23,8 +23,8 @@ pub struct PartitionRow {
     pub label: String,
 }
 
-/// The partitions of a disk, with those in BSD slices and in the extended one, and the faults of its tables in words. There are
-/// no partitions if there is no table.
+/// The partitions of a disk, with those in BSD slices and in the extended one, and the faults of
+/// its tables in words. There are no partitions if there is no table.
 ///
 /// # Errors
 /// The device failed.

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use ordo_format::calendar::Date;
 use ordo_vfs::{Attr, FileType, Timestamp};
 
-/// Prints to a file, or to the standard output. Control characters, which a name may have brought, are escaped on the
-/// latter. A file has all of the text, or is as it was before.
+/// Prints to a file, or to the standard output. Control characters, which a name may have brought,
+/// are escaped on the latter. A file has all of the text, or is as it was before.
 ///
 /// # Errors
 /// The file or output cannot be written.
@@ -24,7 +24,8 @@ pub fn put(output: Option<&Path>, text: &str) -> Result<()> {
     }
 }
 
-/// Writes a file whole or not at all. What is no regular file, as a pipe or a device, is written as it is.
+/// Writes a file whole or not at all. What is no regular file, as a pipe or a device, is written as
+/// it is.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
     let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     match place.metadata() {
@@ -34,7 +35,8 @@ fn write_whole(path: &Path, text: &str) -> Result<()> {
     }
 }
 
-/// Writes a new file with these permissions, less those of the process's mask, which takes the place of what has its name.
+/// Writes a new file with these permissions, less those of the process's mask, which takes the
+/// place of what has its name.
 ///
 /// # Errors
 /// The file cannot be written; what has its name is as it was.
@@ -52,7 +54,8 @@ pub fn replace(path: &Path, text: &str, permissions: u32) -> Result<()> {
     write().with_context(|| format!("writing {}", path.display()))
 }
 
-/// Writes to standard output. What nobody reads any more is left out; after another error the program ends.
+/// Writes to standard output. What nobody reads any more is left out; after another error the
+/// program ends.
 pub fn say(text: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     let text = text.to_string();

@@ -1,6 +1,7 @@
 //! `ordo age` as a user runs it.
 //!
-//! Fault model: an image that is not clean after it was aged; scores that do not come from the disk.
+//! Fault model: an image that is not clean after it was aged; scores that do not come from the
+//! disk.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -11,8 +12,8 @@ fn ordo(args: &[&str]) -> (String, String, Option<i32>) {
     (text(out.stdout), text(out.stderr), out.status.code())
 }
 
-/// An image is aged: its earlier files stay, and it is clean. A second run continues, and an impossible option is
-/// refused with an explanation.
+/// An image is aged: its earlier files stay, and it is clean. A second run continues, and an
+/// impossible option is refused with an explanation.
 #[test]
 fn an_image_is_aged() {
     let folder = tempfile::tempdir().unwrap();
@@ -38,8 +39,8 @@ fn an_image_is_aged() {
     assert!(code != Some(0) && said.contains("1% to 99%"), "{said}");
 }
 
-/// In a directory of this machine the places come from the kernel, or the output says that the kernel does not give
-/// them. The same seed makes the same files in memory.
+/// In a directory of this machine the places come from the kernel, or the output says that the
+/// kernel does not give them. The same seed makes the same files in memory.
 #[test]
 fn systems_in_memory_give_the_same_again() {
     let args = ["age", "--fs", "ffs-none,lfs", "--size", "96m", "--overwrites", "1", "--json"];
@@ -56,7 +57,8 @@ fn systems_in_memory_give_the_same_again() {
     }
 }
 
-/// `ordo compare --aged` says how old the file systems are, with and without a profile, and refuses unknown options.
+/// `ordo compare --aged` says how old the file systems are, with and without a profile, and refuses
+/// unknown options.
 #[test]
 fn a_comparison_says_how_its_file_systems_have_aged() {
     let compare = |aged: &str| {

@@ -72,8 +72,8 @@ fn traces_without_a_known_file_system_are_refused() {
     assert!(out.contains("transactions, committed"), "{out}");
 }
 
-/// The whole sequence on this machine, where that is allowed: a file system is made, mounted, used, and
-/// analyzed; the kept trace gives the same analysis again.
+/// The whole sequence on this machine, where that is allowed: a file system is made, mounted, used,
+/// and analyzed; the kept trace gives the same analysis again.
 #[test]
 fn a_command_is_recorded_on_a_pseudo_device() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,8 +141,8 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     assert!(errors.contains("there are ext2, ext3"), "{errors}");
 }
 
-/// An image is attached, and one is served over NBD. The requests of a command are recorded, named, and done.
-/// Rules drop writes; texts that are no rules are refused.
+/// An image is attached, and one is served over NBD. The requests of a command are recorded, named,
+/// and done. Rules drop writes; texts that are no rules are refused.
 #[test]
 fn images_are_attached_and_served() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! `ordo trace attach` over both devices of a DualFS, as a user runs it.
 //!
-//! A pair that was made and mounted by Ordo is copied to through two pseudo-devices. Would catch a data device whose blocks
-//! have no files because its metadata is on the other device, devices in the wrong order, and recordings with clocks of their own.
+//! A pair that was made and mounted by Ordo is copied to through two pseudo-devices. Would catch a
+//! data device whose blocks have no files because its metadata is on the other device, devices in
+//! the wrong order, and recordings with clocks of their own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,8 @@ fn ordo(args: &[&str]) -> (i32, String, String) {
 const FILES: usize = 5;
 const LEN: u64 = 100_000;
 
-/// Mounts the pair through its pseudo-devices, writes files and unmounts. `new` gets the inode of `old`.
+/// Mounts the pair through its pseudo-devices, writes files and unmounts. `new` gets the inode of
+/// `old`.
 fn script() -> String {
     let exe = assert_cmd::cargo::cargo_bin("ordo");
     let bytes = "head -c 100000 /dev/urandom";

@@ -1,7 +1,7 @@
 //! The command as a user runs it: output, errors, exit status.
 //!
-//! Fault model: a command that does the wrong thing and reports success; an error without what, where and the
-//! next step; output that differs from run to run.
+//! Fault model: a command that does the wrong thing and reports success; an error without what,
+//! where and the next step; output that differs from run to run.
 
 use std::fs;
 use std::path::Path;
@@ -111,8 +111,9 @@ fn with_names_in_its_log() -> Vec<u8> {
     executor.block_on(work).unwrap()
 }
 
-/// A command that reads an image sees the log's changes, says so, and changes neither image nor log; a command
-/// that writes does not start before the log is replayed. Would catch a listing that lacks durable names.
+/// A command that reads an image sees the log's changes, says so, and changes neither image nor
+/// log; a command that writes does not start before the log is replayed. Would catch a listing that
+/// lacks durable names.
 #[test]
 fn commands_read_files_that_are_only_in_the_log() {
     let temp = tempfile::tempdir().unwrap();
@@ -232,8 +233,8 @@ fn a_comparison_is_the_same_every_time_and_is_written_where_asked() {
     assert!(!one.contains("ffs-sync"), "{one}");
 }
 
-/// Would catch a page that leaves out a system or a kind of block, needs a network or a script, or differs from
-/// run to run.
+/// Would catch a page that leaves out a system or a kind of block, needs a network or a script, or
+/// differs from run to run.
 #[test]
 fn a_comparison_has_a_page_for_a_browser() {
     let temp = tempfile::tempdir().unwrap();
@@ -271,8 +272,8 @@ fn a_workload_runs_on_one_system_and_in_a_directory_of_the_host() {
     assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0, "something was left behind");
 }
 
-/// A personality of filebench, and a user's own file, run on a system and in a directory of the host; the mix of their
-/// operations is printed; a fault is shown with its line and column.
+/// A personality of filebench, and a user's own file, run on a system and in a directory of the
+/// host; the mix of their operations is printed; a fault is shown with its line and column.
 #[test]
 fn a_personality_of_filebench_runs_on_a_system_and_in_a_directory() {
     let temp = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! `ordo crash` as a user runs it: rows, exit status, a failure that is saved and repeated, results that are
-//! merged.
+//! `ordo crash` as a user runs it: rows, exit status, a failure that is saved and repeated, results
+//! that are merged.
 //!
-//! Fault model: a broken promise without its exit status; a failure that cannot be repeated; a partial or
-//! damaged result that is taken for the whole.
+//! Fault model: a broken promise without its exit status; a failure that cannot be repeated; a
+//! partial or damaged result that is taken for the whole.
 
 use std::path::Path;
 
@@ -106,8 +106,9 @@ fn a_broken_promise_is_saved_and_repeated() {
     assert!(code == 1 && told.contains("a promise is broken"), "{told}{err}");
 }
 
-/// A failure with a small cache is repeated with that cache: with another one the run would be another. Would catch a file that
-/// lacks the cache. The kernel's file systems have a cache of their own.
+/// A failure with a small cache is repeated with that cache: with another one the run would be
+/// another. Would catch a file that lacks the cache. The kernel's file systems have a cache of
+/// their own.
 #[test]
 fn a_failure_with_a_small_cache_is_repeated_with_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -125,7 +126,8 @@ fn a_failure_with_a_small_cache_is_repeated_with_it() {
     assert!(code != 0 && err.contains("the kernel has its own cache"), "{err}");
 }
 
-/// Shards give the results of the whole. A gap, a shard twice, a shard cut short: each gives one clear error.
+/// Shards give the results of the whole. A gap, a shard twice, a shard cut short: each gives one
+/// clear error.
 #[test]
 fn parts_make_a_whole_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
@@ -154,8 +156,8 @@ fn parts_make_a_whole_or_an_error() {
     fails(&args, "another campaign");
 }
 
-/// A run of several crash cycles is counted as such. Its failures are saved with their run, and repeated. A
-/// campaign with another number of cycles is not continued.
+/// A run of several crash cycles is counted as such. Its failures are saved with their run, and
+/// repeated. A campaign with another number of cycles is not continued.
 #[test]
 fn crash_cycles_are_counted_and_their_failures_repeated() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,8 +176,8 @@ fn crash_cycles_are_counted_and_their_failures_repeated() {
     let (code, _, err) = crash(dir.path(), &bench);
     assert!(code == 2 && err.contains("--cycles goes with --workload random"), "{err}");
 
-    // Without an ordering, but held to another system's promise, some seed breaks the promise in a later cycle
-    // first.
+    // Without an ordering, but held to another system's promise, some seed breaks the promise in a
+    // later cycle first.
     let later = (1..30).find_map(|seed: u32| {
         let (name, seed) = (format!("f{seed}.json"), seed.to_string());
         let what = ["--quiet", "--fs", "ffs-none", "--hold-to", "ffs-soft-updates"];
@@ -198,8 +200,8 @@ fn crash_cycles_are_counted_and_their_failures_repeated() {
     assert!(code == 2 && err.contains("changed after it was written"), "{err}");
 }
 
-/// Each geometry has a row of its own, also in shards, and a failure is repeated in its geometry, whatever the
-/// workload. Would catch a failure that is repeated in another geometry than its own.
+/// Each geometry has a row of its own, also in shards, and a failure is repeated in its geometry,
+/// whatever the workload. Would catch a failure that is repeated in another geometry than its own.
 #[test]
 fn geometries_are_rows_and_their_failures_are_repeated() {
     let dir = tempfile::tempdir().unwrap();
@@ -243,8 +245,8 @@ fn geometries_are_rows_and_their_failures_are_repeated() {
     assert!(code == 2 && err.contains("go with Ordo's systems"), "{err}");
 }
 
-/// The table has a line for each rule that is switched off, and one for all rules. Would catch a search that
-/// finds something where nothing is wrong.
+/// The table has a line for each rule that is switched off, and one for all rules. Would catch a
+/// search that finds something where nothing is wrong.
 #[test]
 fn mutants_are_found() {
     let dir = tempfile::tempdir().unwrap();
@@ -293,8 +295,8 @@ fn rules_choose_by_meaning() {
     assert!(crash(dir.path(), &["--explain-model"]).1.contains("Writes tear at 512 bytes"));
 }
 
-/// A failure of a kernel file system is saved with its run, and repeated. Would catch a file from which nothing
-/// can be repeated, and a run that was cut short.
+/// A failure of a kernel file system is saved with its run, and repeated. Would catch a file from
+/// which nothing can be repeated, and a run that was cut short.
 #[test]
 fn a_failure_of_the_kernels_is_saved_and_repeated() {
     let root = ordo_testkit::judge("id", &["-u"]).is_some_and(|id| id.trim() == "0");

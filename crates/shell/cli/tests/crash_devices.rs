@@ -1,5 +1,5 @@
-//! `ordo crash -- COMMAND` on file systems of several devices: an external journal or log, a mirrored btrfs. Each device
-//! is recorded, and loses the writes that were not flushed to it.
+//! `ordo crash -- COMMAND` on file systems of several devices: an external journal or log, a
+//! mirrored btrfs. Each device is recorded, and loses the writes that were not flushed to it.
 //!
 //! The tests need root, FUSE, loop devices and the mkfs programs.
 
@@ -46,8 +46,9 @@ const SYSTEMS: [(&str, &str); 4] = [
     ("btrfs:devices=2", "-m raid1 -d raid1"),
 ];
 
-/// A correct program is never accused, also if the power fails again during the recovery of both devices; a mistake is
-/// found. A state whose second device held something else could not be mounted.
+/// A correct program is never accused, also if the power fails again during the recovery of both
+/// devices; a mistake is found. A state whose second device held something else could not be
+/// mounted.
 #[test]
 fn programs_are_crashed_on_several_devices() {
     if !is_possible(&["mke2fs", "mkfs.xfs", "mkfs.btrfs"]) {
@@ -65,10 +66,12 @@ fn programs_are_crashed_on_several_devices() {
     }
 }
 
-/// Without barriers nothing makes the journal's device keep a commit block for which the program waited: the loss is
-/// found, and named as a block of the second disk's journal. The state becomes two images, which the kernel mounts.
+/// Without barriers nothing makes the journal's device keep a commit block for which the program
+/// waited: the loss is found, and named as a block of the second disk's journal. The state becomes
+/// two images, which the kernel mounts.
 ///
-/// Would catch a second device that never loses anything, whose blocks have no meaning, or whose image is another state.
+/// Would catch a second device that never loses anything, whose blocks have no meaning, or whose
+/// image is another state.
 #[test]
 fn writes_of_the_second_device_are_lost_named_and_written() {
     if !is_possible(&["mke2fs"]) {

@@ -1,14 +1,15 @@
 //! `ordo crash` without a program: its options, its files and its table.
 //!
-//! Fault model: a directory in which somebody else has made a link with the name of a result, and a user who gives an option
-//! that another mode takes. Nothing here needs root.
+//! Fault model: a directory in which somebody else has made a link with the name of a result, and a
+//! user who gives an option that another mode takes. Nothing here needs root.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use assert_cmd::Command;
 
-/// Runs `ordo crash` with a state directory of its own. Returns its exit status, its output and its errors.
+/// Runs `ordo crash` with a state directory of its own. Returns its exit status, its output and its
+/// errors.
 fn crash(dir: &Path, args: &[&str]) -> (i32, String, String) {
     let mut command = Command::cargo_bin("ordo").unwrap();
     command.current_dir(dir).env("XDG_STATE_HOME", dir.join("state"));
@@ -31,10 +32,11 @@ const BREAKS: [&str; 10] = [
     "--no-shrink",
 ];
 
-/// The file of a failure is a new one, in the user's state directory, and only the user can read it. A link with its name is
-/// not followed, neither there nor where `--save` names it.
+/// The file of a failure is a new one, in the user's state directory, and only the user can read
+/// it. A link with its name is not followed, neither there nor where `--save` names it.
 ///
-/// Would catch a file of root's that is written over by way of a link in a directory that all may write.
+/// Would catch a file of root's that is written over by way of a link in a directory that all may
+/// write.
 #[test]
 fn a_failure_is_saved_for_the_user_alone() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,10 @@
 //! `ordo crash -- COMMAND`: promises come to the check as the program wrote them.
 //!
-//! Fault model: the kernel hands a write to `$ORDO_MARK` over in pieces that end where a page ends; programs write lines in
-//! parts, several of them at once, and are stopped in the middle of a line.
+//! Fault model: the kernel hands a write to `$ORDO_MARK` over in pieces that end where a page ends;
+//! programs write lines in parts, several of them at once, and are stopped in the middle of a line.
 //!
-//! The tests need root, FUSE, loop devices, python3 and mke2fs. Some take their programs from `shared/cases`.
+//! The tests need root, FUSE, loop devices, python3 and mke2fs. Some take their programs from
+//! `shared/cases`.
 
 mod programs;
 
@@ -14,7 +15,8 @@ use serde_json::Value;
 
 const TOOLS: [&str; 2] = ["mke2fs", "python3"];
 
-/// A correct program: append, fsync, then promise. The 400 promises are more than a page, through one descriptor.
+/// A correct program: append, fsync, then promise. The 400 promises are more than a page, through
+/// one descriptor.
 const CORRECT: &str = "\
 import os
 f = os.open('log', os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -26,8 +28,8 @@ for n in range(400):
     os.write(m, b'record-%04d\\n' % n)
 ";
 
-/// Four processes share a descriptor and write halves of lines, four have their own; then a line of 1 MB, and a line
-/// that is never finished.
+/// Four processes share a descriptor and write halves of lines, four have their own; then a line of
+/// 1 MB, and a line that is never finished.
 const WRITERS: &str = "\
 import os
 shared = os.open(os.environ['ORDO_MARK'], os.O_WRONLY | os.O_APPEND)
@@ -44,7 +46,8 @@ os.write(shared, b'x' * (1 << 20) + b'\\n')
 os.write(shared, b'promise-9-')
 ";
 
-/// Runs a program with a check. Returns the exit status, the only row, and everything that was said.
+/// Runs a program with a check. Returns the exit status, the only row, and everything that was
+/// said.
 fn crashed(dir: &Path, states: &str, check: &str, run: &[&str]) -> (i32, Value, String) {
     let args = ["--states", states, "--recovery-every", "0", "--neighbour", "0", "--json"];
     let args = [&args[..], &["--check", check, "--"], run].concat();
@@ -55,7 +58,8 @@ fn crashed(dir: &Path, states: &str, check: &str, run: &[&str]) -> (i32, Value, 
 
 /// A correct program is not accused, however many promises it makes.
 ///
-/// Would catch a promise that is torn at the end of a page of `$ORDO_MARK`: its halves are in no log.
+/// Would catch a promise that is torn at the end of a page of `$ORDO_MARK`: its halves are in no
+/// log.
 #[test]
 fn promises_beyond_a_page_stay_whole() {
     if !is_possible(&TOOLS) {
@@ -67,8 +71,8 @@ fn promises_beyond_a_page_stay_whole() {
     assert_eq!((code, &row["promises"]), (0, &400.into()), "{said}");
 }
 
-/// Lines of several writers come whole, whether they share a descriptor or write lines in halves. A line without a newline
-/// at the end of the run is no promise, and the report says so.
+/// Lines of several writers come whole, whether they share a descriptor or write lines in halves. A
+/// line without a newline at the end of the run is no promise, and the report says so.
 ///
 /// Would catch lines of two writers in one, and a beginning that is taken for a promise.
 #[test]
@@ -83,7 +87,8 @@ fn promises_of_several_writers_stay_whole() {
     assert_eq!(row["unfinished_lines"], 1, "{said:.2000}");
 }
 
-/// The programs of `shared/cases/programs/marks_torn`: correct ones, of which the check sees whole lines only.
+/// The programs of `shared/cases/programs/marks_torn`: correct ones, of which the check sees whole
+/// lines only.
 #[test]
 fn known_programs_make_whole_promises() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared");

@@ -1,9 +1,11 @@
 //! The memory that `ordo crash -- COMMAND` takes for a program that writes much.
 //!
-//! Fault model: a program that writes a file of 256 MiB whose bytes do not compress, waits for it, and promises it. The
-//! contents are in the device, in the recording, in the states and in the recovery of a state. Demanded: three bytes
-//! of memory for each byte at most. Would catch a recording that copies contents for its marks or for its writes, candidates for
-//! states that all exist at once, a state that is gathered before it is written, and a recovery with a disk of its own.
+//! Fault model: a program that writes a file of 256 MiB whose bytes do not compress, waits for it,
+//! and promises it. The contents are in the device, in the recording, in the states and in the
+//! recovery of a state. Demanded: three bytes of memory for each byte at most. Would catch a
+//! recording that copies contents for its marks or for its writes, candidates for states that all
+//! exist at once, a state that is gathered before it is written, and a recovery with a disk of its
+//! own.
 //!
 //! The test needs root, FUSE, loop devices and mke2fs.
 

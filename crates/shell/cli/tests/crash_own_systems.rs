@@ -1,7 +1,8 @@
-//! `ordo crash -- COMMAND` on Ordo's own file systems: the program runs on their mount, and a power cut's states are
-//! recovered by their own recovery.
+//! `ordo crash -- COMMAND` on Ordo's own file systems: the program runs on their mount, and a power
+//! cut's states are recovered by their own recovery.
 //!
-//! The tests need root and FUSE; the last one lends `/dev/fuse` to an ordinary user, who needs `fusermount3`.
+//! The tests need root and FUSE; the last one lends `/dev/fuse` to an ordinary user, who needs
+//! `fusermount3`.
 
 mod programs;
 
@@ -39,11 +40,13 @@ fn crashed(dir: &Path, system: &str, run: &str) -> (i32, Value, String) {
     (code, value["rows"][0].take(), err)
 }
 
-/// Every system keeps what a correct program waited for, also if the power fails again during its own recovery. A program
-/// that waits for nothing is found on every system: even those that write names at once write contents later.
+/// Every system keeps what a correct program waited for, also if the power fails again during its
+/// own recovery. A program that waits for nothing is found on every system: even those that write
+/// names at once write contents later.
 ///
-/// Would catch a device that ignores flushes (a correct program is accused), states that are the disk as it is at the end
-/// (no mistake is found), and a recovery that is left out (the state cannot be mounted).
+/// Would catch a device that ignores flushes (a correct program is accused), states that are the
+/// disk as it is at the end (no mistake is found), and a recovery that is left out (the state
+/// cannot be mounted).
 #[test]
 fn programs_are_crashed_on_every_system() {
     if !is_possible() {
@@ -88,7 +91,8 @@ fn failures_on_own_systems_are_repeated() {
     assert!(code != 0 && err.contains("kernel's"), "{code} {err}");
 }
 
-/// An ordinary user crashes a program. Killed in the middle, the search leaves no mount behind, and no folder.
+/// An ordinary user crashes a program. Killed in the middle, the search leaves no mount behind, and
+/// no folder.
 #[test]
 fn an_ordinary_user_needs_no_root() {
     if !is_possible() {

@@ -1,9 +1,9 @@
-//! `ordo crash -- COMMAND` as a user runs it: programs with one well-known mistake each, and their correct
-//! twins.
+//! `ordo crash -- COMMAND` as a user runs it: programs with one well-known mistake each, and their
+//! correct twins.
 //!
-//! Fault model: a disk with a volatile cache that loses any subset of writes that were not flushed, in units of
-//! 4,096 bytes. Each mistake must be found, with its cause; a twin must never be accused.
-//! `tests/programs/mistakes.c`, `.rs` and `.py` have the programs.
+//! Fault model: a disk with a volatile cache that loses any subset of writes that were not flushed,
+//! in units of 4,096 bytes. Each mistake must be found, with its cause; a twin must never be
+//! accused. `tests/programs/mistakes.c`, `.rs` and `.py` have the programs.
 //!
 //! The tests need root, FUSE, loop devices, strace, python3, cc, rustc and the mkfs programs.
 
@@ -37,8 +37,8 @@ const MISTAKES: [Mistaken; 10] = [
     ("truncate-in-place", Language::Python, "truncate-in-place"),
 ];
 
-/// Mistakes that do no harm on a file system, so that nothing may be found: writing back journaled data commits the
-/// transaction, and flushes.
+/// Mistakes that do no harm on a file system, so that nothing may be found: writing back journaled
+/// data commits the transaction, and flushes.
 const HARMLESS: [(&str, &str); 1] = [("sync-file-range", "ext3:data=journal")];
 
 const BUILD_TOOLS: [&str; 5] = ["mke2fs", "strace", "python3", "cc", "rustc"];
@@ -128,8 +128,8 @@ fn judge_program(dir: &Path, fs: &str, program: Mistaken, states: &str) -> Vec<S
 
 /// A frequent mistake in each language, on ext4; and the twins.
 ///
-/// Would catch impossible states (a twin is accused), missing states (a mistake is not found), and wrong
-/// causes.
+/// Would catch impossible states (a twin is accused), missing states (a mistake is not found), and
+/// wrong causes.
 #[test]
 fn usual_mistakes_are_found_and_twins_are_not_accused() {
     if !is_possible(&BUILD_TOOLS) {
@@ -143,8 +143,8 @@ fn usual_mistakes_are_found_and_twins_are_not_accused() {
     }
 }
 
-/// All mistakes on every file system, which takes a quarter of an hour. `make crash-mistakes` judges the same with an
-/// optimised build, and prints it.
+/// All mistakes on every file system, which takes a quarter of an hour. `make crash-mistakes`
+/// judges the same with an optimised build, and prints it.
 #[test]
 #[ignore = "takes a quarter of an hour; make crash-mistakes does the same"]
 fn all_mistakes_on_all_file_systems() {
@@ -164,8 +164,8 @@ fn all_mistakes_on_all_file_systems() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A failure is saved, repeated, written as an image, and reported as an HTML page and as JUnit XML. Exit
-/// statuses of checks are distinguished.
+/// A failure is saved, repeated, written as an image, and reported as an HTML page and as JUnit
+/// XML. Exit statuses of checks are distinguished.
 #[test]
 fn failures_are_saved_repeated_and_reported() {
     if !is_possible(&TOOLS) {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use programs::{TOOLS, crash, is_possible};
 use serde_json::Value;
 
-/// A program that forgets to wait for its log, which is found, and a check that counts its own runs in `$ORDO_ORIGIN`.
+/// A program that forgets to wait for its log, which is found, and a check that counts its own runs
+/// in `$ORDO_ORIGIN`.
 const RUN: &str = "echo run >>\"$ORDO_ORIGIN/runs\"; for n in 1 2 3 4; do echo $n >>log; sync log; \
     echo $n >>unsynced; echo $n >\"$ORDO_MARK\"; done";
 const CHECK: &str = "echo check >>\"$ORDO_ORIGIN/checks\"; sleep 0.05; \
@@ -63,12 +64,12 @@ fn signal(child: &Child, name: &str) {
     assert!(done.unwrap().success());
 }
 
-/// A search is stopped by a signal in the middle: it ends with status 130 and with the results so far. It goes on where
-/// it was: the command is not run again, no state is judged twice, and two continuations from there agree in every
-/// number.
+/// A search is stopped by a signal in the middle: it ends with status 130 and with the results so
+/// far. It goes on where it was: the command is not run again, no state is judged twice, and two
+/// continuations from there agree in every number.
 ///
-/// Would catch states that are left out or counted twice, results of the first part that are forgotten, and a second
-/// recording.
+/// Would catch states that are left out or counted twice, results of the first part that are
+/// forgotten, and a second recording.
 #[test]
 fn a_stopped_search_goes_on_where_it_was() {
     if !is_possible(&TOOLS) {
@@ -86,7 +87,8 @@ fn a_stopped_search_goes_on_where_it_was() {
     // The log has a line for the recording and one for each pick.
     assert_eq!(lines(&at("r.json.search")) as u64, judged + 1);
     std::fs::copy(at("r.json.search"), at("log")).unwrap();
-    // A pick in the middle of which the signal came is not counted, though a check may have run for it.
+    // A pick in the middle of which the signal came is not counted, though a check may have run for
+    // it.
     let (counted, run) = (row["checks"].as_u64().unwrap(), lines(&at("checks")) as u64);
     assert!(counted > 0 && (counted..counted + 40).contains(&run), "{counted} of {run}");
 
@@ -136,8 +138,8 @@ fn a_killed_search_goes_on() {
     assert_eq!(lines(&dir.path().join("runs")), 1);
 }
 
-/// Searches that are killed leave temporary folders. `ordo trace cleanup` finds and removes them, and so does the next
-/// search. Folders of a search under way are left alone, and it goes on.
+/// Searches that are killed leave temporary folders. `ordo trace cleanup` finds and removes them,
+/// and so does the next search. Folders of a search under way are left alone, and it goes on.
 ///
 /// Would catch folders that nobody finds, and a cleanup that takes a living search for a dead one.
 #[test]
@@ -215,7 +217,8 @@ fn loops() -> Vec<(String, String)> {
 
 /// A search is killed while the program runs. When the program has ended too, its device is gone.
 ///
-/// Would catch a loop device over the dead server's file that stays for ever, which only a reboot or `losetup` removes.
+/// Would catch a loop device over the dead server's file that stays for ever, which only a reboot
+/// or `losetup` removes.
 #[test]
 fn a_killed_recording_leaves_no_device() {
     if !is_possible(&TOOLS) {
@@ -246,12 +249,13 @@ fn a_killed_recording_leaves_no_device() {
     wait("the loop device is left", &|| !loops().iter().any(is_left));
 }
 
-/// The power fails again during the kernel's recovery. On a disk that tears sectors of 512 bytes, ext4's superblock,
-/// which the recovery writes, can be torn then; no other state of this search has a torn superblock, because the rule
-/// keeps all of them. The failure says that it needs both cuts, and can be repeated.
+/// The power fails again during the kernel's recovery. On a disk that tears sectors of 512 bytes,
+/// ext4's superblock, which the recovery writes, can be torn then; no other state of this search
+/// has a torn superblock, because the rule keeps all of them. The failure says that it needs both
+/// cuts, and can be repeated.
 ///
-/// Would catch cuts that are not made (nothing is unmountable), recovered disks that are judged in place of the cut ones,
-/// and failures that are saved without the recovery.
+/// Would catch cuts that are not made (nothing is unmountable), recovered disks that are judged in
+/// place of the cut ones, and failures that are saved without the recovery.
 #[test]
 fn the_power_fails_again_during_recovery() {
     if !is_possible(&TOOLS) {
@@ -283,9 +287,11 @@ fn the_power_fails_again_during_recovery() {
     assert!(row["in_recovery"].as_u64() > Some(20), "{row}");
 }
 
-/// Only states of the wanted manners are judged. A state that several manners have is judged if one of them is wanted.
+/// Only states of the wanted manners are judged. A state that several manners have is judged if one
+/// of them is wanted.
 ///
-/// Would catch a restriction that is ignored, and prefixes that are left out because they are other states too.
+/// Would catch a restriction that is ignored, and prefixes that are left out because they are other
+/// states too.
 #[test]
 fn states_are_restricted_to_some_manners() {
     if !is_possible(&TOOLS) {

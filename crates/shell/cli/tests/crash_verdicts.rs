@@ -1,7 +1,8 @@
-//! `ordo crash -- COMMAND`: nothing is green that was not judged, and nobody is accused by a check that is wrong.
+//! `ordo crash -- COMMAND`: nothing is green that was not judged, and nobody is accused by a check
+//! that is wrong.
 //!
-//! Fault model: the user's own mistakes. A command that does not run, a check that does not work, fails now and then, or
-//! looks at an owner; and a server that never ends.
+//! Fault model: the user's own mistakes. A command that does not run, a check that does not work,
+//! fails now and then, or looks at an owner; and a server that never ends.
 //!
 //! The tests need root, FUSE, loop devices, python3 and mke2fs.
 
@@ -25,8 +26,8 @@ fn crashed(dir: &Path, more: &[&str], run: &[&str]) -> (i32, String) {
 /// A program that keeps a promise, in the words of a shell.
 const KEPT: &str = "echo 1 >f; sync f; sync .; echo 1 >\"$ORDO_MARK\"";
 
-/// A run that proves nothing ends with status 3, an error in the JUnit file and a reason; an option says that it is
-/// wanted. Errors end with status 2.
+/// A run that proves nothing ends with status 3, an error in the JUnit file and a reason; an option
+/// says that it is wanted. Errors end with status 2.
 ///
 /// Would catch a job in continuous integration that is green while its command is missing.
 #[test]
@@ -72,7 +73,8 @@ fn a_run_that_proves_nothing_is_not_green() {
     assert!(code == 2 && err.contains("missing.json"), "{code} {err}");
 }
 
-/// A check that does not pass after a clean end is told as such: it accuses no program, and no cause is invented.
+/// A check that does not pass after a clean end is told as such: it accuses no program, and no
+/// cause is invented.
 ///
 /// Would catch a path that is wrong in the check, which loses every promise in every state.
 #[test]
@@ -88,7 +90,8 @@ fn a_check_that_cannot_pass_accuses_nobody() {
     assert!(!dir.path().join("f.json").exists());
 }
 
-/// A check that fails in one of its runs, for no reason, accuses nobody: the state is judged again, and counted as flaky.
+/// A check that fails in one of its runs, for no reason, accuses nobody: the state is judged again,
+/// and counted as flaky.
 ///
 /// Would catch a server of the check that was slow once and costs its program a promise.
 #[test]
@@ -104,7 +107,8 @@ fn a_flaky_check_accuses_nobody() {
     assert!(said.contains("\"promise_broken\": 0") && said.contains("slow"), "{said}");
 }
 
-/// The owner of a file is another one for a while after it was promised. The states differ by that alone, and are found.
+/// The owner of a file is another one for a while after it was promised. The states differ by that
+/// alone, and are found.
 ///
 /// Would catch a verdict that is taken over from a state with the same contents.
 #[test]

@@ -1,9 +1,11 @@
-//! Whole disks as a user records them: partition tables, swap areas, file systems that are made while they are watched.
+//! Whole disks as a user records them: partition tables, swap areas, file systems that are made
+//! while they are watched.
 //!
-//! Tables are written byte by byte, file systems and swap areas by the kernel and its tools. Would catch a partition
-//! whose blocks are named by another one's file system, a file system that is not found because the command made it,
-//! requests that are lost at the edges, and a disk that is recorded while something else writes to it. Skipped with a
-//! message where there is no pseudo-device.
+//! Tables are written byte by byte, file systems and swap areas by the kernel and its tools. Would
+//! catch a partition whose blocks are named by another one's file system, a file system that is not
+//! found because the command made it, requests that are lost at the edges, and a disk that is
+//! recorded while something else writes to it. Skipped with a message where there is no
+//! pseudo-device.
 
 mod judging;
 
@@ -50,7 +52,8 @@ fn disk(folder: &Path) -> PathBuf {
     path
 }
 
-/// Writes files to p1, uses the swap area if the machine lets it, and makes a file system on p6 and writes to it.
+/// Writes files to p1, uses the swap area if the machine lets it, and makes a file system on p6 and
+/// writes to it.
 fn script(folder: &Path, mkfs: &str) -> String {
     let dir = folder.join("mnt");
     fs::create_dir_all(&dir).unwrap();
@@ -63,8 +66,9 @@ fn script(folder: &Path, mkfs: &str) -> String {
     )
 }
 
-/// A recording of a disk with an extended partition. Each partition has its own names, also the one whose file system the command
-/// made; debugfs finds the same owner of each block of data; naming the stored traces again gives the same numbers.
+/// A recording of a disk with an extended partition. Each partition has its own names, also the one
+/// whose file system the command made; debugfs finds the same owner of each block of data; naming
+/// the stored traces again gives the same numbers.
 #[test]
 fn each_partition_has_its_own_file_system() {
     if !records() {
@@ -120,8 +124,8 @@ fn each_partition_has_its_own_file_system() {
     is_named_in_a_whole_trace(folder.path(), &out, &live);
 }
 
-/// Compares the owners of blocks of data in the rows with debugfs: the partition's first megabyte, its size in megabytes, and the
-/// size of its blocks in bytes.
+/// Compares the owners of blocks of data in the rows with debugfs: the partition's first megabyte,
+/// its size in megabytes, and the size of its blocks in bytes.
 fn debugfs_agrees(image: &Path, trace: &Path, (first, mb, block): (u64, u64, u64), folder: &Path) {
     let mut bytes = vec![0; (mb * MB) as usize];
     File::open(image).unwrap().read_exact_at(&mut bytes, first * MB).unwrap();
@@ -150,8 +154,8 @@ fn debugfs_agrees(image: &Path, trace: &Path, (first, mb, block): (u64, u64, u64
     assert_eq!(ours, owners(&part, &blocks));
 }
 
-/// The same requests as a trace of the whole disk, as dm-log-writes would have it: `--start` has the table, and the analysis of p1 is
-/// the same. A partition that is not there is named.
+/// The same requests as a trace of the whole disk, as dm-log-writes would have it: `--start` has
+/// the table, and the analysis of p1 is the same. A partition that is not there is named.
 fn is_named_in_a_whole_trace(folder: &Path, out: &Path, live: &Value) {
     let part = store::read(&out.join("p1")).unwrap().trace;
     let mut whole = Trace::new(512, false);
@@ -167,7 +171,8 @@ fn is_named_in_a_whole_trace(folder: &Path, out: &Path, live: &Value) {
     let before = folder.join("before");
     fs::create_dir_all(&before).unwrap();
     let before = disk(&before);
-    // The identifiers of a file system that is made again differ, but not the places of its metadata.
+    // The identifiers of a file system that is made again differ, but not the places of its
+    // metadata.
     let (log, before) = (path.to_str().unwrap(), before.to_str().unwrap());
     let (code, text, errors) =
         ordo(&["analyze", log, "--start", before, "--partition", "p1", "--json"]);
@@ -186,8 +191,8 @@ fn is_named_in_a_whole_trace(folder: &Path, out: &Path, live: &Value) {
     assert!(errors.contains("choose one with --partition"), "{errors}");
 }
 
-/// XFS and btrfs that a command makes where ext4 was, or nothing; the files are named, the earlier file system's names are not mixed
-/// with them.
+/// XFS and btrfs that a command makes where ext4 was, or nothing; the files are named, the earlier
+/// file system's names are not mixed with them.
 #[test]
 fn a_file_system_that_the_command_makes_is_recognised() {
     if !records() {
@@ -302,7 +307,8 @@ fn faults_of_tables_are_told() {
     assert_eq!(names, ["p1", "p5", "p6", "rest"]);
 }
 
-/// A disk in use is refused, with what uses it and what to do: by a loop device, a mount, a virtual machine's lock.
+/// A disk in use is refused, with what uses it and what to do: by a loop device, a mount, a virtual
+/// machine's lock.
 #[test]
 fn a_disk_in_use_is_refused() {
     if !records() {

@@ -225,8 +225,8 @@ fn mount_options_that_mean_nothing_are_refused_in_words() {
     }
 }
 
-/// With a copy of the metadata on the data device, files are read although the metadata device is gone; without one, or without
-/// being asked, a command says what is missing.
+/// With a copy of the metadata on the data device, files are read although the metadata device is
+/// gone; without one, or without being asked, a command says what is missing.
 #[test]
 fn files_are_salvaged_without_the_metadata_device() {
     let temp = tempfile::tempdir().unwrap();
@@ -263,7 +263,8 @@ fn files_are_salvaged_without_the_metadata_device() {
     assert!(code != 0 && errors.contains("keeps no copy of the metadata"), "{errors}");
 }
 
-/// A DualFS whose metadata device is a mirror: `[data, first half, second half]`, each in a directory of its own.
+/// A DualFS whose metadata device is a mirror: `[data, first half, second half]`, each in a
+/// directory of its own.
 fn made_mirror(dir: &Path) -> [PathBuf; 3] {
     let paths = ["data", "one", "two"].map(|name| {
         let folder = dir.join(name);
@@ -279,8 +280,9 @@ fn made_mirror(dir: &Path) -> [PathBuf; 3] {
     paths
 }
 
-/// Every command works on a metadata device in two halves, and with one half of it, which it says; `info` names both with their
-/// states; a half that was left out is made equal the next time, and is refused alone before that.
+/// Every command works on a metadata device in two halves, and with one half of it, which it says;
+/// `info` names both with their states; a half that was left out is made equal the next time, and
+/// is refused alone before that.
 #[test]
 fn a_mirror_of_the_metadata_is_known_by_every_command() {
     let temp = tempfile::tempdir().unwrap();
@@ -336,8 +338,8 @@ fn a_mirror_of_the_metadata_is_known_by_every_command() {
     assert!(with(&["fsck", data]).contains("consistent: 4 files"));
 }
 
-/// Halves are found beside the image by the pair's identifier, from whichever device is named; devices that are no mirror are
-/// refused.
+/// Halves are found beside the image by the pair's identifier, from whichever device is named;
+/// devices that are no mirror are refused.
 #[test]
 fn the_halves_of_a_mirror_are_found_beside_the_image() {
     let temp = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
 //! A file system and its journal on two devices, as a user records them.
 //!
-//! The kernel's ext4 and XFS are used through two pseudo-devices, with names that change and inodes that are used again.
-//! Would catch a journal that is read without its file system: data and copies without files, or with the files that had
-//! the inodes before. debugfs judges the owners. Skipped with a message where there is no pseudo-device.
+//! The kernel's ext4 and XFS are used through two pseudo-devices, with names that change and inodes
+//! that are used again. Would catch a journal that is read without its file system: data and copies
+//! without files, or with the files that had the inodes before. debugfs judges the owners. Skipped
+//! with a message where there is no pseudo-device.
 
 #[allow(dead_code)]
 mod judging;
@@ -15,7 +16,8 @@ use serde_json::Value;
 
 use judging::{MB, data, json, ordo, owners, records, tool};
 
-/// Writes, renames, removes and writes again, with a sync in between, so that blocks and inodes are used again.
+/// Writes, renames, removes and writes again, with a sync in between, so that blocks and inodes are
+/// used again.
 fn script(m: &str, mount: &str) -> String {
     format!(
         "set -e; D=$ORDO_DEVICE; L=$ORDO_DEVICE_2; mkdir -p {m}; {mount}; cd {m}; B='head -c 60000 /dev/urandom'; \
@@ -62,7 +64,8 @@ fn an_external_journal_of_ext4_names_files() {
     let folder = tempfile::tempdir().unwrap();
     for block in ["1024", "4096"] {
         let (image, log) = (make(folder.path(), "fs.img", 64), make(folder.path(), "log.img", 16));
-        // A file system is made with the journal's device; images have none, so loop devices stand for them.
+        // A file system is made with the journal's device; images have none, so loop devices stand
+        // for them.
         let [fs_loop, log_loop] =
             [&image, &log].map(|path| tool("losetup", &["-f", "--show", path]).trim().to_owned());
         tool("mke2fs", &["-q", "-F", "-b", block, "-O", "journal_dev", &log_loop]);
@@ -85,7 +88,8 @@ fn an_external_journal_of_ext4_names_files() {
     }
 }
 
-/// debugfs knows the owner of each block that is in use at the end; the row of its last write has the same.
+/// debugfs knows the owner of each block that is in use at the end; the row of its last write has
+/// the same.
 fn judge(folder: &Path, image: &str, block: u64) {
     let dir = folder.join("both/fs.img");
     let rows = parquet_rows(&dir);
@@ -99,7 +103,8 @@ fn judge(folder: &Path, image: &str, block: u64) {
     }
 }
 
-/// The offset, the path and the way in which it is known of each block of file data that was written, in order.
+/// The offset, the path and the way in which it is known of each block of file data that was
+/// written, in order.
 fn parquet_rows(dir: &Path) -> Vec<(u64, Option<String>, Option<String>)> {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::{Field, Row};

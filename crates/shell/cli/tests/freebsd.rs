@@ -1,8 +1,8 @@
-//! Images that the command makes and fills, checked by FreeBSD's own fsck. `make test-freebsd` runs these
-//! tests.
+//! Images that the command makes and fills, checked by FreeBSD's own fsck. `make test-freebsd` runs
+//! these tests.
 //!
-//! Fault model: an image that is consistent only to Ordo's checker: a field that FreeBSD sets in another way, a
-//! size of file system, block or fragment at which rounding differs.
+//! Fault model: an image that is consistent only to Ordo's checker: a field that FreeBSD sets in
+//! another way, a size of file system, block or fragment at which rounding differs.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};

@@ -1,11 +1,12 @@
 //! `ordo fsck`, as a user runs it, on mutants.
 //!
-//! Fault model: one number in the superblock, its copies, the summary or the group headers of a consistent file
-//! system is changed, with its check-hash corrected, or one byte without that; the image is a file. Demanded:
-//! `-n` reports the damage by its exit status and changes nothing, `-y` reports its repairs by its own, and the
-//! next `-n` has no findings and exits with 0. Would catch errors that the library's tests of the same mutants
-//! (`crates/witness/check/tests/all/fields.rs`) cannot see: a repair that never reaches the file, exit statuses that differ
-//! from the report, a replay of a log that undoes a repair.
+//! Fault model: one number in the superblock, its copies, the summary or the group headers of a
+//! consistent file system is changed, with its check-hash corrected, or one byte without that; the
+//! image is a file. Demanded: `-n` reports the damage by its exit status and changes nothing, `-y`
+//! reports its repairs by its own, and the next `-n` has no findings and exits with 0. Would catch
+//! errors that the library's tests of the same mutants (`crates/witness/check/tests/all/fields.rs`)
+//! cannot see: a repair that never reaches the file, exit statuses that differ from the report, a
+//! replay of a log that undoes a repair.
 
 #[path = "../../../witness/check/tests/all/support/mod.rs"]
 mod support;
@@ -23,8 +24,8 @@ use support::mutants::{Mutant, Shape, shapes};
 /// The mutants of an ordinary run.
 const SOME: usize = 120;
 
-/// Fields that say whether there are check-hashes. If they say no, FreeBSD 12 takes a group's old hash, which
-/// has no meaning then, for bad summary information; 13 and later do not.
+/// Fields that say whether there are check-hashes. If they say no, FreeBSD 12 takes a group's old
+/// hash, which has no meaning then, for bad summary information; 13 and later do not.
 const UNHASHED: [&str; 2] = ["flags", "metackhash"];
 
 fn fsck(how: &str, image: &Path) -> Output {
@@ -109,7 +110,8 @@ fn after_a_repair_nothing_is_found_and_the_exit_code_is_0() {
     );
 }
 
-/// The same mutants, and as many more as `ORDO_MUTANTS` says. FreeBSD's fsck checks the repaired images.
+/// The same mutants, and as many more as `ORDO_MUTANTS` says. FreeBSD's fsck checks the repaired
+/// images.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_finds_nothing_in_what_the_command_repairs() {

@@ -1,10 +1,11 @@
 //! Nothing hangs.
 //!
-//! Fault model: the server of a mount is killed or stopped; the mount is taken from its users (`umount -l`, `umount
-//! -f`); the device below is pulled out; the image is cut off, or its host is full; a second process wants the image
-//! by another name. Demanded each time: every program that uses the mount gets an error within seconds, or can be
-//! killed; `sync` of other programs returns; the mount can be removed; the server ends; and after a check everything
-//! is there that was synced before.
+//! Fault model: the server of a mount is killed or stopped; the mount is taken from its users
+//! (`umount -l`, `umount -f`); the device below is pulled out; the image is cut off, or its host is
+//! full; a second process wants the image by another name. Demanded each time: every program that
+//! uses the mount gets an error within seconds, or can be killed; `sync` of other programs returns;
+//! the mount can be removed; the server ends; and after a check everything is there that was synced
+//! before.
 
 mod mounting;
 
@@ -95,9 +96,9 @@ fn assert_kept(disk: &Disk) {
     }
 }
 
-/// Every program that touches a mount whose server was killed gets an error at once. So does a program that waits for
-/// a reply at that moment. Would catch a connection that outlives its server, as one does that another process has
-/// inherited.
+/// Every program that touches a mount whose server was killed gets an error at once. So does a
+/// program that waits for a reply at that moment. Would catch a connection that outlives its
+/// server, as one does that another process has inherited.
 #[test]
 fn a_killed_server() {
     if !can_mount() {
@@ -130,8 +131,8 @@ fn a_killed_server() {
     }
 }
 
-/// While a server is stopped its users wait, but can be killed. When it continues, so do they. `umount -f` removes
-/// the mount even while it is stopped.
+/// While a server is stopped its users wait, but can be killed. When it continues, so do they.
+/// `umount -f` removes the mount even while it is stopped.
 #[test]
 fn a_stopped_server() {
     if !can_mount() {
@@ -150,7 +151,8 @@ fn a_stopped_server() {
         assert!(ends(killed), "a program that waits for a stopped server cannot be killed");
         assert!(waits.try_wait().unwrap().is_none());
         if by_force {
-            // Every waiting program gets an error. The mount itself is in use until its files are closed.
+            // Every waiting program gets an error. The mount itself is in use until its files are
+            // closed.
             assert!(ends(start("umount", &["-f", dir.to_str().unwrap()])), "umount -f hangs");
             assert!(ends(waits), "a program that waited still does");
             drop(open);
@@ -170,8 +172,9 @@ fn a_stopped_server() {
     }
 }
 
-/// Any `sync` asks every mount, so a stopped server holds it up, until the kernel gives the mount up after
-/// `timeout=` seconds (it looks every 15). Would catch a timeout that the kernel is not told.
+/// Any `sync` asks every mount, so a stopped server holds it up, until the kernel gives the mount
+/// up after `timeout=` seconds (it looks every 15). Would catch a timeout that the kernel is not
+/// told.
 #[test]
 fn a_stopped_server_is_given_up() {
     if !can_mount() {
@@ -196,8 +199,8 @@ fn a_stopped_server_is_given_up() {
     assert_kept(&disk);
 }
 
-/// After `umount -l` the directory is empty at once, the open file works until it is closed, and then the server
-/// unmounts and ends by itself, with a clean disk.
+/// After `umount -l` the directory is empty at once, the open file works until it is closed, and
+/// then the server unmounts and ends by itself, with a clean disk.
 #[test]
 fn umount_lazily_while_in_use() {
     if !can_mount() {
@@ -216,8 +219,8 @@ fn umount_lazily_while_in_use() {
     assert_eq!(ordo(&["cat", disk.image(), "/open"]).stdout[10_000..], [3; 10_000]);
 }
 
-/// `umount -f` while a file is open returns, whether the mount is gone or still in use. Afterwards all users get
-/// errors, the server ends, and everything that was synced is there.
+/// `umount -f` while a file is open returns, whether the mount is gone or still in use. Afterwards
+/// all users get errors, the server ends, and everything that was synced is there.
 #[test]
 fn umount_by_force_while_in_use() {
     if !can_mount() {
@@ -237,9 +240,9 @@ fn umount_by_force_while_in_use() {
     }
 }
 
-/// A disk is pulled out: from then on each of its requests fails. A program that syncs gets an I/O error, the file
-/// system becomes read-only, and `umount` returns. The device is a loop device on a file of a FUSE server, whose
-/// connection is cut.
+/// A disk is pulled out: from then on each of its requests fails. A program that syncs gets an I/O
+/// error, the file system becomes read-only, and `umount` returns. The device is a loop device on a
+/// file of a FUSE server, whose connection is cut.
 #[test]
 fn a_device_that_is_pulled_out() {
     if !can_mount() {
@@ -269,8 +272,9 @@ fn a_device_that_is_pulled_out() {
     }
 }
 
-/// Somebody cuts the image off under the mount. A program that reads or syncs what is gone gets an I/O error, nothing
-/// panics, `umount` returns with the server, and a check says that the image is not whole.
+/// Somebody cuts the image off under the mount. A program that reads or syncs what is gone gets an
+/// I/O error, nothing panics, `umount` returns with the server, and a check says that the image is
+/// not whole.
 #[test]
 fn an_image_that_is_cut_off() {
     if !can_mount() {
@@ -303,8 +307,9 @@ fn an_image_that_is_cut_off() {
     }
 }
 
-/// The host of an image is full: a write that needs space there fails. A program that syncs gets an error, the file
-/// system becomes read-only, and everything that was synced before is there when the host has space again.
+/// The host of an image is full: a write that needs space there fails. A program that syncs gets an
+/// error, the file system becomes read-only, and everything that was synced before is there when
+/// the host has space again.
 #[test]
 fn an_image_on_a_full_host() {
     if !can_mount() {
@@ -340,8 +345,9 @@ fn an_image_on_a_full_host() {
     }
 }
 
-/// An image that is mounted cannot be mounted again by another of its names: a symbolic link, a hard link, or a loop
-/// device that somebody has put on it. The refusal comes within seconds, and the first mount works on.
+/// An image that is mounted cannot be mounted again by another of its names: a symbolic link, a
+/// hard link, or a loop device that somebody has put on it. The refusal comes within seconds, and
+/// the first mount works on.
 #[test]
 fn two_mounts_of_one_image() {
     if !can_mount() {
@@ -372,9 +378,9 @@ fn two_mounts_of_one_image() {
     disk.assert_clean();
 }
 
-/// Each of the files of a mount may be locked for another second after its server was killed, until the kernel has ended
-/// the server's requests: the image, and the device of the log. A mount waits for them. Would catch one that is refused,
-/// as it was where only the log was still in use.
+/// Each of the files of a mount may be locked for another second after its server was killed, until
+/// the kernel has ended the server's requests: the image, and the device of the log. A mount waits
+/// for them. Would catch one that is refused, as it was where only the log was still in use.
 #[test]
 fn a_mount_waits_for_a_server_that_was_killed() {
     if !can_mount() {

@@ -1,7 +1,7 @@
 //! A command that is interrupted shows what it has finished, and leaves nothing behind.
 //!
-//! Fault model: Ctrl-C, or a service manager's SIGTERM, while a command works. Would catch an hour of finished rows that is
-//! lost with the one under way, and folders, mounts and devices that stay.
+//! Fault model: Ctrl-C, or a service manager's SIGTERM, while a command works. Would catch an hour
+//! of finished rows that is lost with the one under way, and folders, mounts and devices that stay.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -90,8 +90,8 @@ fn mounted() -> BTreeSet<String> {
     dirs.filter(ours).map(str::to_owned).collect()
 }
 
-/// Experiments on a kernel's file system: its mount, its device and their folders are gone. Tests beside this one may have
-/// mounts of their own.
+/// Experiments on a kernel's file system: its mount, its device and their folders are gone. Tests
+/// beside this one may have mounts of their own.
 #[test]
 fn stopped_experiments_leave_no_mount() {
     let before = mounted();
@@ -114,7 +114,8 @@ fn stopped_experiments_leave_no_mount() {
     assert!(ours.iter().all(|dir| !std::path::Path::new(dir).exists()), "{ours:?}");
 }
 
-/// A command that fails takes back what it made. Its results are shown even where their page cannot be written.
+/// A command that fails takes back what it made. Its results are shown even where their page cannot
+/// be written.
 #[test]
 fn a_command_that_fails_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();

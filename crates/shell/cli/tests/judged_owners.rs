@@ -1,8 +1,9 @@
 //! The owners of blocks of file data, as the kernel's own tools know them, over options of mkfs.
 //!
-//! A small workload makes, overwrites, renames and removes files, so that blocks and inodes are used again. At its end xfs_db and debugfs
-//! are asked for the file of a sample of the blocks. Would catch a path that is wrong as a fact, and groups, inodes or blocks
-//! of another size that are read as if they were usual. Skipped with a message where there is no pseudo-device.
+//! A small workload makes, overwrites, renames and removes files, so that blocks and inodes are
+//! used again. At its end xfs_db and debugfs are asked for the file of a sample of the blocks.
+//! Would catch a path that is wrong as a fact, and groups, inodes or blocks of another size that
+//! are read as if they were usual. Skipped with a message where there is no pseudo-device.
 
 #[allow(dead_code)]
 mod judging;
@@ -22,7 +23,8 @@ use judging::{MB, ordo, owners, records, tool};
 /// The most blocks for which a tool is asked.
 const SAMPLE: usize = 150;
 
-/// Makes a file system and records the workload on it. Returns the file of each block of data, by its offset in bytes.
+/// Makes a file system and records the workload on it. Returns the file of each block of data, by
+/// its offset in bytes.
 fn recorded(folder: &Path, mkfs: &[&str], mb: u64) -> BTreeMap<u64, String> {
     let (image, mnt, out) = (folder.join("image"), folder.join("mnt"), folder.join("out"));
     let _ = (fs::remove_file(&image), fs::remove_dir_all(&out));
@@ -54,7 +56,8 @@ fn sample(all: &BTreeMap<u64, String>) -> Vec<(u64, &String)> {
     all.iter().step_by(step).map(|(offset, path)| (*offset, path)).collect()
 }
 
-/// The file of each sector that is a block's first, as xfs_db finds it; none of blocks that are not of a file's data.
+/// The file of each sector that is a block's first, as xfs_db finds it; none of blocks that are not
+/// of a file's data.
 fn of_xfs_db(image: &Path, offsets: &[u64]) -> BTreeMap<u64, String> {
     let mut command = Command::new("xfs_db");
     command.args(["-r", "-c", "blockget -n"]);

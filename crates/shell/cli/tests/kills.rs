@@ -1,16 +1,17 @@
-//! `make test-kills`: mounts that are killed at random while programs use them. The results are written to
-//! `docs/results/kills.md`. `make test` runs a few of the same tests.
+//! `make test-kills`: mounts that are killed at random while programs use them. The results are
+//! written to `docs/results/kills.md`. `make test` runs a few of the same tests.
 //!
-//! Fault model: the server is killed (SIGKILL) at any moment. Everything that it had sent to the image stays;
-//! everything in its memory is lost. Meanwhile programs create, change, rename and remove files, sync most of
-//! them, and record outside of the image the states in which each may be afterwards ([`programs`]). Others note owners, times,
-//! attributes, device numbers, targets, holes and the entries of their directory too ([`strict`]).
+//! Fault model: the server is killed (SIGKILL) at any moment. Everything that it had sent to the
+//! image stays; everything in its memory is lost. Meanwhile programs create, change, rename and
+//! remove files, sync most of them, and record outside of the image the states in which each may be
+//! afterwards ([`programs`]). Others note owners, times, attributes, device numbers, targets, holes
+//! and the entries of their directory too ([`strict`]).
 //!
-//! Demanded after Ordo's recovery, a mount or `ordo fsck -p` by turns: synced files are there and whole; Ordo's
-//! checker has no findings; and where `ORDO_FREEBSD_FSCK` names FreeBSD's, that has none either, and preens the
-//! killed image itself under soft updates without a question. Under `none`, which promises no file, `ordo fsck
-//! -y` recovers, and only the checkers are asked. An image is killed again and again, so that recoveries follow
-//! recoveries.
+//! Demanded after Ordo's recovery, a mount or `ordo fsck -p` by turns: synced files are there and
+//! whole; Ordo's checker has no findings; and where `ORDO_FREEBSD_FSCK` names FreeBSD's, that has
+//! none either, and preens the killed image itself under soft updates without a question. Under
+//! `none`, which promises no file, `ordo fsck -y` recovers, and only the checkers are asked. An
+//! image is killed again and again, so that recoveries follow recoveries.
 
 mod mounting;
 #[path = "kills/page.rs"]
@@ -159,7 +160,8 @@ impl Victim<'_> {
         }
     }
 
-    /// Recovers, compares with the record, and checks. Returns the number of files that had to be there whole.
+    /// Recovers, compares with the record, and checks. Returns the number of files that had to be
+    /// there whole.
     fn recover(&mut self) -> Result<usize, String> {
         let promises = self.disk.ordering != "none";
         match (promises, self.dice.below(2)) {
@@ -280,8 +282,8 @@ fn a_handful_of_kills() {
     }
 }
 
-/// As many kills as `ORDO_KILLS` says, of the lots whose names contain `ORDO_KILLS_ONLY`: `soft-updates file
-/// ufs2 4k/512`.
+/// As many kills as `ORDO_KILLS` says, of the lots whose names contain `ORDO_KILLS_ONLY`:
+/// `soft-updates file ufs2 4k/512`.
 #[test]
 #[ignore = "takes minutes: make test-kills"]
 fn many_kills() {

@@ -1,7 +1,7 @@
 //! The commands on an LFS, as a user meets them.
 //!
-//! Fault model: a command that takes an LFS for another format, that writes to an image it must not change, or that
-//! does not report damage which it found.
+//! Fault model: a command that takes an LFS for another format, that writes to an image it must not
+//! change, or that does not report damage which it found.
 
 mod calling;
 
@@ -9,7 +9,8 @@ use std::fs;
 
 use calling::{done, ordo, text};
 
-/// The result of mkfs is an LFS for every command: shown, listed, checked, not overwritten, written.
+/// The result of mkfs is an LFS for every command: shown, listed, checked, not overwritten,
+/// written.
 #[test]
 fn an_empty_one_is_made_and_known_by_every_command() {
     let temp = tempfile::tempdir().unwrap();
@@ -41,8 +42,8 @@ fn an_empty_one_is_made_and_known_by_every_command() {
     assert!(code != 0 && errors.contains("31 segments, but at least 80"), "{errors}");
 }
 
-/// An image of NetBSD's that was in use: listed and copied out as it was then, checked, its log rolled forward by a
-/// repair, and the same after that.
+/// An image of NetBSD's that was in use: listed and copied out as it was then, checked, its log
+/// rolled forward by a repair, and the same after that.
 #[test]
 fn an_image_in_use_is_read_and_rolled_forward() {
     let Some(bytes) = ordo_testkit::real_input("images/netbsd-lfs/cut64-8k.img") else { return };

@@ -1,9 +1,10 @@
 //! The memory of a mount.
 //!
-//! Fault model: more files than memory can hold, all of them known to the kernel; a directory with a large index; and a
-//! file much larger than the cache, written as fast as possible. Demanded: the server's memory stays within what
-//! `cache=` and `dependencies=` say. Would catch inodes that stay in memory because the kernel knows them, an index that
-//! nothing bounds, and dirty blocks and dependencies that pile up before the disk.
+//! Fault model: more files than memory can hold, all of them known to the kernel; a directory with
+//! a large index; and a file much larger than the cache, written as fast as possible. Demanded: the
+//! server's memory stays within what `cache=` and `dependencies=` say. Would catch inodes that stay
+//! in memory because the kernel knows them, an index that nothing bounds, and dirty blocks and
+//! dependencies that pile up before the disk.
 
 mod mounting;
 
@@ -65,9 +66,9 @@ fn memory_is_bounded() {
     }
 }
 
-/// A file that grows in thousands of small steps, and one fsync of it: the changes of its size all concern one field of its
-/// inode. Would catch an fsync that looks at each of them once for each other one, with memory and time for the square of
-/// their number: 3 GB here.
+/// A file that grows in thousands of small steps, and one fsync of it: the changes of its size all
+/// concern one field of its inode. Would catch an fsync that looks at each of them once for each
+/// other one, with memory and time for the square of their number: 3 GB here.
 #[test]
 fn memory_is_bounded_for_an_fsync_after_many_small_writes() {
     const WRITES: usize = 20_000;
@@ -91,11 +92,13 @@ fn memory_is_bounded_for_an_fsync_after_many_small_writes() {
     }
 }
 
-/// A mount with its cache full of a file's blocks, half of them dirty, and a machine that says that it is short of memory. The
-/// mount must give back most of its cache within seconds, and every byte must be as it was written. The blocks that stay are
-/// scattered over memory, since the blocks were used in another order than they came. Would catch a cache that
-/// only stops to grow, memory that goes to a free list instead of the machine or stays because a neighbour is in use, and a dirty
-/// block that leaves memory unwritten. (`make test-qemu-pressure` does this where memory is really short.)
+/// A mount with its cache full of a file's blocks, half of them dirty, and a machine that says that
+/// it is short of memory. The mount must give back most of its cache within seconds, and every byte
+/// must be as it was written. The blocks that stay are scattered over memory, since the blocks were
+/// used in another order than they came. Would catch a cache that only stops to grow, memory that
+/// goes to a free list instead of the machine or stays because a neighbour is in use, and a dirty
+/// block that leaves memory unwritten. (`make test-qemu-pressure` does this where memory is really
+/// short.)
 #[test]
 fn memory_goes_back_to_a_machine_that_is_short_of_it() {
     const CACHE: usize = 128;
@@ -160,7 +163,8 @@ fn memory_goes_back_to_a_machine_that_is_short_of_it() {
     }
 }
 
-/// Writes what a machine's kernel says when so much of its memory is available, and programs have waited for so long.
+/// Writes what a machine's kernel says when so much of its memory is available, and programs have
+/// waited for so long.
 fn say_memory(root: &Path, percent: u64, waited_us: u64) {
     let put = |name: &str, text: String| {
         let file = root.join(name);

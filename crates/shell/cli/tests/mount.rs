@@ -1,5 +1,5 @@
-//! `ordo mount`, through the kernel: the view of programs, the disk afterwards, and both after the server is
-//! killed, the disk is full, or the disk fails.
+//! `ordo mount`, through the kernel: the view of programs, the disk afterwards, and both after the
+//! server is killed, the disk is full, or the disk fails.
 
 mod mounting;
 
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use assert_cmd::cargo::cargo_bin;
 use mounting::{Disk, ORDERINGS, all, can_mount, ordo, run, shell, text};
 
-/// Under every ordering and on every log, files of every kind are created through the kernel; then `umount` runs. When it
-/// returns the disk must be clean: a full check has no findings, another mount can have the image, and
-/// everything is there. Would catch a server that answers before the disk is clean, and anything that is lost
-/// or changed.
+/// Under every ordering and on every log, files of every kind are created through the kernel; then
+/// `umount` runs. When it returns the disk must be clean: a full check has no findings, another
+/// mount can have the image, and everything is there. Would catch a server that answers before the
+/// disk is clean, and anything that is lost or changed.
 #[test]
 fn umount_leaves_a_clean_disk_with_everything_on_it() {
     if !can_mount() {
@@ -78,9 +78,9 @@ fn a_mounted_image_is_taken() {
     assert_eq!(ordo(&["fsck", disk.image()]).status.code(), Some(0));
 }
 
-/// The server is killed while two programs create, sync and remove files. After any ordering's recovery every
-/// file that was synced and not removed must be there, whole. Fault model: the process is gone at once;
-/// everything that it had sent to the image stays.
+/// The server is killed while two programs create, sync and remove files. After any ordering's
+/// recovery every file that was synced and not removed must be there, whole. Fault model: the
+/// process is gone at once; everything that it had sent to the image stays.
 #[test]
 fn synced_files_survive_kill_9() {
     if !can_mount() {
@@ -140,8 +140,8 @@ fn write_and_sync(dir: &std::path::Path, program: usize, synced: &AtomicU64) {
     }
 }
 
-/// A signal must end the mount as `umount` does, even while a process is in it: the disk is clean afterwards,
-/// and that process gets an error and does not hang.
+/// A signal must end the mount as `umount` does, even while a process is in it: the disk is clean
+/// afterwards, and that process gets an error and does not hang.
 #[test]
 fn a_signal_unmounts() {
     if !can_mount() {
@@ -161,7 +161,8 @@ fn a_signal_unmounts() {
     }
 }
 
-/// A full disk gives ENOSPC, loses none of its files, and can be written again after one was removed.
+/// A full disk gives ENOSPC, loses none of its files, and can be written again after one was
+/// removed.
 #[test]
 fn a_full_disk() {
     if !can_mount() {
@@ -178,8 +179,8 @@ fn a_full_disk() {
         assert_eq!(fs::read(dir.join("before")).unwrap(), vec![5; 100_000]);
         drop(file);
         fs::remove_file(dir.join("large")).unwrap();
-        // The kernel tells a FUSE server of a close only after close(2) has returned. Until then the file is
-        // open, and its space is not free.
+        // The kernel tells a FUSE server of a close only after close(2) has returned. Until then
+        // the file is open, and its space is not free.
         let again = || fs::write(dir.join("again"), vec![2; 4 << 20]);
         let soon = (0..200).any(|_| {
             let written = again();
@@ -193,9 +194,9 @@ fn a_full_disk() {
     }
 }
 
-/// The disk fails while it is written: the image is on a file system that is too small for it. A process that
-/// syncs must get an error, no more changes are allowed, nothing hangs, and everything that was synced before
-/// is there after a check.
+/// The disk fails while it is written: the image is on a file system that is too small for it. A
+/// process that syncs must get an error, no more changes are allowed, nothing hangs, and everything
+/// that was synced before is there after a check.
 #[test]
 fn a_disk_that_fails() {
     if !can_mount() {
@@ -229,8 +230,8 @@ fn a_disk_that_fails() {
     run("umount", &["-l", host_text]);
 }
 
-/// Space in the middle of a file is allocated, punched and searched. A hole must read as zeros, and the rest of
-/// the file must not change; a range that was never written must be a hole.
+/// Space in the middle of a file is allocated, punched and searched. A hole must read as zeros, and
+/// the rest of the file must not change; a range that was never written must be a hole.
 #[test]
 fn holes_and_space() {
     if !can_mount() {
@@ -282,8 +283,8 @@ f = os.open(\"h\", 0); h = os.lseek(f, 0, os.SEEK_HOLE); print(h, os.lseek(f, h,
     }
 }
 
-/// Attributes, ACLs and flags are kept over a remount in FreeBSD's form and enforced meanwhile, and a default
-/// ACL is inherited.
+/// Attributes, ACLs and flags are kept over a remount in FreeBSD's form and enforced meanwhile, and
+/// a default ACL is inherited.
 #[test]
 fn attributes_acls_and_flags() {
     if !can_mount() {
@@ -340,8 +341,8 @@ os.setegid(65534); os.seteuid(65534); assert open(\"f\").read() == \"secret\"";
     disk.assert_clean();
 }
 
-/// A file system is on the second partition of a disk, whose table another tool made. It is listed, found by
-/// its number, and written within its bounds.
+/// A file system is on the second partition of a disk, whose table another tool made. It is listed,
+/// found by its number, and written within its bounds.
 #[test]
 fn a_partition_of_a_disk() {
     if !can_mount() {
@@ -382,9 +383,9 @@ fn a_partition_of_a_disk() {
     }
 }
 
-/// A block device is mounted under its own name, by which `umount`, `findmnt` and checks for use find it. No
-/// other process can have it meanwhile. Would catch a device that stays claimed, and one that another process
-/// may write at the same time.
+/// A block device is mounted under its own name, by which `umount`, `findmnt` and checks for use
+/// find it. No other process can have it meanwhile. Would catch a device that stays claimed, and
+/// one that another process may write at the same time.
 #[test]
 fn a_block_device_is_mounted_by_its_name() {
     if !can_mount() {
@@ -420,9 +421,9 @@ fn a_block_device_is_mounted_by_its_name() {
     shell(Path::new("/"), &format!("losetup -d {device}"));
 }
 
-/// Updates of the access time, through the kernel: never by default; with `relatime` after a change of the
-/// file, and not again within a day; with `atime` every time. A kernel that reads from its own cache sends no
-/// request, so each read is of a file that it has dropped.
+/// Updates of the access time, through the kernel: never by default; with `relatime` after a change
+/// of the file, and not again within a day; with `atime` every time. A kernel that reads from its
+/// own cache sends no request, so each read is of a file that it has dropped.
 #[test]
 fn times_of_last_access() {
     if !can_mount() {
@@ -452,9 +453,9 @@ fn times_of_last_access() {
     disk.assert_clean();
 }
 
-/// A file without a name (`O_TMPFILE`) can be written and read, and can be given a name. One without a name
-/// when the server is killed must leave nothing behind after recovery. Would catch an ordering that does not
-/// learn of such a file's end.
+/// A file without a name (`O_TMPFILE`) can be written and read, and can be given a name. One
+/// without a name when the server is killed must leave nothing behind after recovery. Would catch
+/// an ordering that does not learn of such a file's end.
 #[test]
 fn files_without_a_name() {
     if !can_mount() {
@@ -501,8 +502,9 @@ print(1, flush=True); input()";
     }
 }
 
-/// A write by another user than root clears a file's set-id bits, and a reader of the mode alone must see that
-/// at once, whatever the way of writing. Would catch a mode that the kernel has cached.
+/// A write by another user than root clears a file's set-id bits, and a reader of the mode alone
+/// must see that at once, whatever the way of writing. Would catch a mode that the kernel has
+/// cached.
 #[test]
 fn cleared_set_id_bits_are_seen_at_once() {
     if !can_mount() {
@@ -522,10 +524,10 @@ fn cleared_set_id_bits_are_seen_at_once() {
     disk.assert_clean();
 }
 
-/// Owners and permissions of another machine, as ntfs-3g and apfs-fuse map them: every file is one user's, new files
-/// belong to another number on disk, two numbers change places, and permissions are hidden. The disk keeps what it had,
-/// also of a file whose mode is changed. Would catch a mapping that is shown and not enforced, and a `chmod` that
-/// writes the hidden bits away.
+/// Owners and permissions of another machine, as ntfs-3g and apfs-fuse map them: every file is one
+/// user's, new files belong to another number on disk, two numbers change places, and permissions
+/// are hidden. The disk keeps what it had, also of a file whose mode is changed. Would catch a
+/// mapping that is shown and not enforced, and a `chmod` that writes the hidden bits away.
 #[test]
 fn owners_and_permissions_are_mapped() {
     if !can_mount() {
@@ -577,8 +579,8 @@ fn owners_and_permissions_are_mapped() {
     disk.assert_clean();
 }
 
-/// A mount is made read-only and writable again, as mount(8) asks for it through its helper. An image that can
-/// only be read stays read-only, with the reason. Nothing is lost.
+/// A mount is made read-only and writable again, as mount(8) asks for it through its helper. An
+/// image that can only be read stays read-only, with the reason. Nothing is lost.
 #[test]
 fn a_remount() {
     if !can_mount() {
@@ -610,7 +612,8 @@ fn a_remount() {
     assert!(refused.contains("Ordo has mounted nothing here"), "{refused}");
 }
 
-/// If the kernel does not offer requests over io_uring, a mount with that option must say so and work.
+/// If the kernel does not offer requests over io_uring, a mount with that option must say so and
+/// work.
 #[test]
 fn a_ring_that_is_not_to_be_had() {
     let leave = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
@@ -644,8 +647,8 @@ fn a_big_endian_image() {
     assert!(text(&ordo(&["info", disk.image()])).to_lowercase().contains("big"));
 }
 
-/// An image with a feature of another system that writing would damage is mounted read-only, with the reason. A
-/// mount with `rw` is refused.
+/// An image with a feature of another system that writing would damage is mounted read-only, with
+/// the reason. A mount with `rw` is refused.
 #[test]
 fn an_image_that_may_only_be_read() {
     if !can_mount() {

@@ -1,4 +1,5 @@
-//! The mount as `mount(8)` makes it from fstab, and as an ordinary user makes it through `fusermount3`.
+//! The mount as `mount(8)` makes it from fstab, and as an ordinary user makes it through
+//! `fusermount3`.
 
 mod mounting;
 
@@ -10,7 +11,8 @@ use std::process::{Command, Output};
 use assert_cmd::cargo::cargo_bin;
 use mounting::{Disk, can_mount, ordo, run, shell, text};
 
-/// The helper that `mount -t fuse.ordo` runs. The link is removed again, unless it was there before.
+/// The helper that `mount -t fuse.ordo` runs. The link is removed again, unless it was there
+/// before.
 struct Helper(bool);
 
 impl Helper {
@@ -31,9 +33,10 @@ impl Drop for Helper {
     }
 }
 
-/// A line of fstab, with options of mount(8), of the kernel and of Ordo, mounts; `umount` returns when the disk is clean. So do
-/// `mount -t fuse.ordo`, a second mount point (refused, since the image is taken), a change to read-only, and a device by a
-/// label that is not there (refused, with the reason). Would catch an option of mount(8) that the helper does not know.
+/// A line of fstab, with options of mount(8), of the kernel and of Ordo, mounts; `umount` returns
+/// when the disk is clean. So do `mount -t fuse.ordo`, a second mount point (refused, since the
+/// image is taken), a change to read-only, and a device by a label that is not there (refused, with
+/// the reason). Would catch an option of mount(8) that the helper does not know.
 #[test]
 fn fstab_mounts_an_image() {
     if !can_mount() {
@@ -72,7 +75,8 @@ fn fstab_mounts_an_image() {
     disk.assert_clean();
 }
 
-/// `/dev/fuse` as distributions have it: open to every user. Its permissions are as before afterwards.
+/// `/dev/fuse` as distributions have it: open to every user. Its permissions are as before
+/// afterwards.
 struct OpenFuse(fs::Permissions);
 
 impl OpenFuse {
@@ -96,8 +100,8 @@ impl Drop for OpenFuse {
 /// The user and group of the ordinary user.
 const NOBODY: u32 = 65534;
 
-/// A folder of an ordinary user, with an image, a mount point and a copy of the program: the build's own folder may be closed
-/// to others.
+/// A folder of an ordinary user, with an image, a mount point and a copy of the program: the
+/// build's own folder may be closed to others.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -141,9 +145,10 @@ impl Drop for Home {
     }
 }
 
-/// An ordinary user makes an image, mounts it, works in it, and unmounts it. Another user, root even, does not see into
-/// the mount. Both ways of unmounting leave a clean disk. A mount point of somebody else, an image that the user cannot
-/// write, and options that need privileges are refused, each with its reason.
+/// An ordinary user makes an image, mounts it, works in it, and unmounts it. Another user, root
+/// even, does not see into the mount. Both ways of unmounting leave a clean disk. A mount point of
+/// somebody else, an image that the user cannot write, and options that need privileges are
+/// refused, each with its reason.
 #[test]
 fn an_ordinary_user_mounts_through_fusermount3() {
     if !can_mount() {

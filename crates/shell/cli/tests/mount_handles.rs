@@ -6,9 +6,10 @@ use std::fs;
 
 use mounting::{Disk, all, can_mount, run, shell};
 
-/// Takes file handles of a file, a directory and a link, and a handle of a file that it removes; then, after the kernel has
-/// forgotten them or the image was mounted anew, opens them: each handle must lead to its own inode or be stale. Arguments:
-/// `take` or `open`. `name_to_handle_at` and `open_by_handle_at` are called through ctypes.
+/// Takes file handles of a file, a directory and a link, and a handle of a file that it removes;
+/// then, after the kernel has forgotten them or the image was mounted anew, opens them: each handle
+/// must lead to its own inode or be stale. Arguments: `take` or `open`. `name_to_handle_at` and
+/// `open_by_handle_at` are called through ctypes.
 const HANDLES: &str = r#"
 import ctypes, errno, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -60,10 +61,11 @@ else:
     assert opened(bytes(wild)) == "ESTALE", opened(bytes(wild))
 "#;
 
-/// A program that keeps file handles, as an NFS server does, opens them when the kernel has forgotten the inodes: after its
-/// caches were dropped, and after another mount. The handle of a removed file must be stale, although a new file has its
-/// number, and a handle of no inode must be no error of the disk. Would catch handles that end with the kernel's memory of
-/// the inode, and an old handle that opens another's file.
+/// A program that keeps file handles, as an NFS server does, opens them when the kernel has
+/// forgotten the inodes: after its caches were dropped, and after another mount. The handle of a
+/// removed file must be stale, although a new file has its number, and a handle of no inode must be
+/// no error of the disk. Would catch handles that end with the kernel's memory of the inode, and an
+/// old handle that opens another's file.
 #[test]
 fn file_handles_outlive_the_kernels_memory() {
     if !can_mount() {

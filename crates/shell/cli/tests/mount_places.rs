@@ -1,8 +1,9 @@
 //! The places of a file's blocks on the disk, as `filefrag` shows them.
 //!
-//! A file with a hole, and a second one whose blocks lie between, are written and synced. Every block must lie in the image
-//! where `filefrag` says. Would catch places in another unit or of another file, and a file whose blocks are moved or
-//! overwritten while the kernel is told the old places.
+//! A file with a hole, and a second one whose blocks lie between, are written and synced. Every
+//! block must lie in the image where `filefrag` says. Would catch places in another unit or of
+//! another file, and a file whose blocks are moved or overwritten while the kernel is told the old
+//! places.
 
 mod mounting;
 
@@ -14,7 +15,8 @@ use mounting::{Disk, all, can_mount, shell};
 
 const BLOCK: usize = 32 << 10;
 
-/// The extents that `filefrag` shows, each as its first byte in the file, its first byte on the disk, and its length.
+/// The extents that `filefrag` shows, each as its first byte in the file, its first byte on the
+/// disk, and its length.
 fn shown(file: &Path) -> Vec<(u64, u64, u64)> {
     let script = format!("filefrag -B -e -v {}", file.display());
     let text = shell(Path::new("/"), &script);

@@ -1,13 +1,14 @@
 //! UFS1 in a mount: images of another tool, and of Ordo, under every ordering.
 //!
-//! Fault model: none but a misunderstanding of the format. `kills.rs` kills servers of both formats.
+//! Fault model: none but a misunderstanding of the format. `kills.rs` kills servers of both
+//! formats.
 
 mod mounting;
 
 use mounting::{Disk, can_mount, ordo, shell, text};
 
-/// UFS1 images of either byte order, which another tool made, are read as they were made, and written under each
-/// ordering. Ordo's check, which knows the format too, finds nothing.
+/// UFS1 images of either byte order, which another tool made, are read as they were made, and
+/// written under each ordering. Ordo's check, which knows the format too, finds nothing.
 #[test]
 fn ufs1_images() {
     if !can_mount() {
@@ -26,7 +27,8 @@ fn ufs1_images() {
         );
         disk.assert_clean();
         if ordering == "journal" {
-            // Its log is a file, which must be made first: an image that has none is mounted without a journal.
+            // Its log is a file, which must be made first: an image that has none is mounted
+            // without a journal.
             let out = disk.mount_with("");
             assert!(!out.status.success(), "{}", text(&out));
             continue;
@@ -57,8 +59,8 @@ fn ufs1_images() {
     }
 }
 
-/// UFS1 that Ordo made, with every ordering and every place of a log, is killed and recovers: `kills.rs` does that
-/// at random. Here each is mounted, used and checked once.
+/// UFS1 that Ordo made, with every ordering and every place of a log, is killed and recovers:
+/// `kills.rs` does that at random. Here each is mounted, used and checked once.
 #[test]
 fn ufs1_under_every_ordering() {
     if !can_mount() {

@@ -1,5 +1,5 @@
-//! Names that do something to a terminal, or forge a row, are shown escaped, by every command; and every name can be given
-//! back.
+//! Names that do something to a terminal, or forge a row, are shown escaped, by every command; and
+//! every name can be given back.
 //!
 //! Fault model: an image of a stranger. Would catch a command that prints a name as it is.
 

@@ -1,7 +1,8 @@
-//! Images of LFS that the command makes, fills, cleans and repairs, judged by NetBSD's own fsck_lfs and dumplfs.
-//! `make test-netbsd` runs these tests.
+//! Images of LFS that the command makes, fills, cleans and repairs, judged by NetBSD's own fsck_lfs
+//! and dumplfs. `make test-netbsd` runs these tests.
 //!
-//! Fault model: an image that is consistent only for Ordo; `ordo info` that shows something else than what NetBSD reads.
+//! Fault model: an image that is consistent only for Ordo; `ordo info` that shows something else
+//! than what NetBSD reads.
 
 mod calling;
 

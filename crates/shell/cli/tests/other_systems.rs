@@ -1,8 +1,10 @@
-//! UFS with features of other systems: named, never written, never repaired, and read where the reading is sure.
+//! UFS with features of other systems: named, never written, never repaired, and read where the
+//! reading is sure.
 //!
-//! Fault model: a disk of NetBSD, or of NeXT, OpenStep or Apple, is given to every command that writes. Would catch a journal that
-//! is not known and whose owner replays it over what was written here, a superblock that is "repaired" from a copy without
-//! a journal, quota inodes that a check moves to lost+found, and sound directories that it takes apart.
+//! Fault model: a disk of NetBSD, or of NeXT, OpenStep or Apple, is given to every command that
+//! writes. Would catch a journal that is not known and whose owner replays it over what was written
+//! here, a superblock that is "repaired" from a copy without a journal, quota inodes that a check
+//! moves to lost+found, and sound directories that it takes apart.
 
 mod calling;
 
@@ -72,7 +74,8 @@ fn an_image_of_another_system_is_named_and_never_written() {
     }
 }
 
-/// A copy of the superblock that knows no journal is not taken either, whether it is named or found.
+/// A copy of the superblock that knows no journal is not taken either, whether it is named or
+/// found.
 #[test]
 fn a_copy_that_knows_no_journal_is_not_believed() {
     let temp = tempfile::tempdir().unwrap();
@@ -89,7 +92,8 @@ fn a_copy_that_knows_no_journal_is_not_believed() {
         {
             let mut bytes = fs::read(&image).unwrap();
             bytes[at + 864..at + 866].copy_from_slice(&[version, location]);
-            // The usual size of a journal, where FreeBSD has the space for metadata, and a flag that is not clean.
+            // The usual size of a journal, where FreeBSD has the space for metadata, and a flag
+            // that is not clean.
             bytes[at + 880..at + 888].copy_from_slice(&(64u64 << 20).to_le_bytes());
             bytes[at + 209] = 0;
             fs::write(&image, &bytes).unwrap();

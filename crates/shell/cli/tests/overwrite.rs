@@ -1,8 +1,9 @@
 //! Nothing is overwritten without `--force`: what a device holds is named, and where it was found.
 //!
-//! Fault model: a user names the wrong disk. Real programs make its contents. Would catch a format that is not recognised, a
-//! command that does not ask, a signature that stays beside the new file system, so that `blkid` is in doubt and the old
-//! format's check calls it clean, and a `--force` that destroys the old contents although nothing can be made.
+//! Fault model: a user names the wrong disk. Real programs make its contents. Would catch a format
+//! that is not recognised, a command that does not ask, a signature that stays beside the new file
+//! system, so that `blkid` is in doubt and the old format's check calls it clean, and a `--force`
+//! that destroys the old contents although nothing can be made.
 
 mod calling;
 
@@ -156,7 +157,8 @@ fn every_command_that_makes_something_asks_first() {
     assert!(code == 1 && errors.contains("holds a UFS2 file system (byte 66,908)"), "{errors}");
 }
 
-/// Bytes that are not zero and that nobody knows are refused where nobody can be asked; zeros are not mentioned.
+/// Bytes that are not zero and that nobody knows are refused where nobody can be asked; zeros are
+/// not mentioned.
 #[test]
 fn unknown_bytes_are_refused_and_zeros_are_not() {
     let temp = tempfile::tempdir().unwrap();
@@ -186,8 +188,9 @@ fn a_forced_mkfs_that_fails_leaves_the_old_contents() {
     assert_eq!(blkid(&image).as_deref(), Some("ext4"));
 }
 
-/// Another file system was made over one of Ordo's, whose superblock is still there: nothing is written to it, not by a
-/// copy, a repair or a mount. Would catch a command that takes the old superblock for the disk's contents.
+/// Another file system was made over one of Ordo's, whose superblock is still there: nothing is
+/// written to it, not by a copy, a repair or a mount. Would catch a command that takes the old
+/// superblock for the disk's contents.
 #[test]
 fn an_old_file_system_under_another_is_never_written() {
     let temp = tempfile::tempdir().unwrap();

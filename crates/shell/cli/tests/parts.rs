@@ -1,7 +1,7 @@
 //! Recordings in parts, as a user makes and analyses them.
 //!
-//! Fault model: a recorder that is killed, or whose disk is full; memory that grows with the recording; parts that are
-//! damaged; a sum of parts that is not the whole.
+//! Fault model: a recorder that is killed, or whose disk is full; memory that grows with the
+//! recording; parts that are damaged; a sum of parts that is not the whole.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,9 +43,9 @@ fn cannot_record(out: &Output) -> bool {
     no
 }
 
-/// A trace that is imported in parts gives, byte for byte, what the whole trace gives. With a damaged part the rest is
-/// given, the part is named, and the exit status is 1. Would catch a command that reads the first of several traces, and says
-/// nothing of the others.
+/// A trace that is imported in parts gives, byte for byte, what the whole trace gives. With a
+/// damaged part the rest is given, the part is named, and the exit status is 1. Would catch a
+/// command that reads the first of several traces, and says nothing of the others.
 #[test]
 fn imported_parts_give_the_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,8 @@ fn imported_parts_give_the_whole() {
             assert_eq!((many.status.code(), text(&many.stderr)), (Some(0), String::new()));
             assert_eq!(text(&many.stdout), text(&one.stdout), "{log}");
         }
-        // The parts one by one, as a shell's pattern gives them, are the whole too; some of them are not.
+        // The parts one by one, as a shell's pattern gives them, are the whole too; some of them
+        // are not.
         let each: Vec<&str> = dirs.iter().map(|dir| dir.to_str().unwrap()).collect();
         let out = ordo(&[&["analyze"], &each[..]].concat());
         assert_eq!(text(&out.stdout), text(&ordo(&["analyze", &whole]).stdout), "{log}");
@@ -98,8 +99,8 @@ fn imported_parts_give_the_whole() {
     assert!(text(&out.stderr).contains("give one trace"), "{}", text(&out.stderr));
 }
 
-/// An option that a recording in parts does not have is refused before anything is made, with its name and the reason;
-/// the reason is not that of another option.
+/// An option that a recording in parts does not have is refused before anything is made, with its
+/// name and the reason; the reason is not that of another option.
 #[test]
 fn refused_options_say_why() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,8 +122,9 @@ fn refused_options_say_why() {
     assert!(!into.exists());
 }
 
-/// A kernel's file system is recorded in parts. What the recorder prints at its end is what its parts give; each part is
-/// a trace by itself; marks are in them; contents are those that were written. An idle device ends its part in time.
+/// A kernel's file system is recorded in parts. What the recorder prints at its end is what its
+/// parts give; each part is a trace by itself; marks are in them; contents are those that were
+/// written. An idle device ends its part in time.
 #[test]
 fn a_run_is_recorded_in_parts() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +170,8 @@ fn a_run_is_recorded_in_parts() {
     assert!(path.contains("/device=memory/fs=ext3/day=2"), "{path}");
 }
 
-/// A recorder is killed in the middle of its work: the parts until then are whole, and their sum is given.
+/// A recorder is killed in the middle of its work: the parts until then are whole, and their sum is
+/// given.
 #[test]
 fn a_killed_recorder_loses_the_part_under_way() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,8 +222,8 @@ fn a_killed_recorder_loses_the_part_under_way() {
     let _ = ordo(&["trace", "cleanup"]);
 }
 
-/// The disk of the traces becomes full: the recorder says so and stops recording, the command goes on to its end, and
-/// the parts until then are whole.
+/// The disk of the traces becomes full: the recorder says so and stops recording, the command goes
+/// on to its end, and the parts until then are whole.
 #[test]
 fn a_full_disk_ends_the_recording_and_not_the_command() {
     let folder = tempfile::tempdir().unwrap();
@@ -257,8 +260,8 @@ fn a_full_disk_ends_the_recording_and_not_the_command() {
     assert!(text(&analysis.stderr).contains("did not end in order"));
 }
 
-/// Counters alone: the file has the counts while the device is used, as the analysis at the end has them, and nothing else
-/// is written.
+/// Counters alone: the file has the counts while the device is used, as the analysis at the end has
+/// them, and nothing else is written.
 #[test]
 fn counters_are_written_while_a_device_is_used() {
     let folder = tempfile::tempdir().unwrap();
@@ -291,8 +294,8 @@ fn counters_are_written_while_a_device_is_used() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
-/// A sample of the time is recorded: some of the writes and not others, with the names of files that were made in
-/// between.
+/// A sample of the time is recorded: some of the writes and not others, with the names of files
+/// that were made in between.
 #[test]
 fn a_sample_of_the_time_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,8 +319,8 @@ fn a_sample_of_the_time_is_recorded() {
     assert!(parts(folder.path()).len() >= 3);
 }
 
-/// The recorder's memory does not grow with the recording: with eight times as much in parts of 4 MB, it takes less than a
-/// third of the difference more.
+/// The recorder's memory does not grow with the recording: with eight times as much in parts of 4
+/// MB, it takes less than a third of the difference more.
 #[test]
 fn memory_does_not_grow_with_the_recording() {
     let mut peaks = Vec::new();

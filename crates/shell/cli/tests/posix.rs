@@ -1,8 +1,10 @@
-//! `make test-posix`: test suites by other authors, and real programs, on a mount under every ordering and on every log; after
-//! each a full check. The results are written to `docs/results/posix.md`.
+//! `make test-posix`: test suites by other authors, and real programs, on a mount under every
+//! ordering and on every log; after each a full check. The results are written to
+//! `docs/results/posix.md`.
 //!
-//! The tests take minutes, so `make test` leaves them out. `PJDFSTEST` names the Rust pjdfstest, `PJDFSTEST_TREE` a built tree of
-//! the older one in C, `FSX` the fsx of crates.io, `SOURCE` an archive of a source package.
+//! The tests take minutes, so `make test` leaves them out. `PJDFSTEST` names the Rust pjdfstest,
+//! `PJDFSTEST_TREE` a built tree of the older one in C, `FSX` the fsx of crates.io, `SOURCE` an
+//! archive of a source package.
 
 mod mounting;
 
@@ -12,8 +14,8 @@ use std::process::Command;
 
 use mounting::{Disk, all, can_mount, ordo, run, shell, text};
 
-/// Under every ordering, the suites may only find differences that UFS itself explains, and the disk must be
-/// consistent after each of them.
+/// Under every ordering, the suites may only find differences that UFS itself explains, and the
+/// disk must be consistent after each of them.
 #[test]
 #[ignore = "takes minutes: make test-posix"]
 fn suites_and_programs() {

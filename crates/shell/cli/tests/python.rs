@@ -1,8 +1,9 @@
-//! The Python package `ordo_trace` under pytest, with the command that was just built: queries, frames, plots,
-//! the notebook, and fleets under xargs and on a Spark cluster one of whose executors is killed.
+//! The Python package `ordo_trace` under pytest, with the command that was just built: queries,
+//! frames, plots, the notebook, and fleets under xargs and on a Spark cluster one of whose
+//! executors is killed.
 //!
-//! Fault model: files of Ordo that the package reads wrongly; tasks whose results differ on another machine; a
-//! fleet whose result depends on the machine that was lost.
+//! Fault model: files of Ordo that the package reads wrongly; tasks whose results differ on another
+//! machine; a fleet whose result depends on the machine that was lost.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! The README's commands, run as it shows them.
 //!
-//! A block marked `console` has commands and the output of each. A command behind `$` is run here, in one folder for
-//! all of them, and must print exactly the lines below it; a line `...` stands for any number of lines. `$ cat FILE` of
-//! a file that does not exist creates the file with the lines below. A command behind `#` needs root and the kernel's
-//! file systems, and is not run.
+//! A block marked `console` has commands and the output of each. A command behind `$` is run here,
+//! in one folder for all of them, and must print exactly the lines below it; a line `...` stands
+//! for any number of lines. `$ cat FILE` of a file that does not exist creates the file with the
+//! lines below. A command behind `#` needs root and the kernel's file systems, and is not run.
 //!
 //! Fault model: a README with output of an older Ordo, or with a command that fails.
 
@@ -80,8 +80,8 @@ fn run(shown: &Shown, folder: &Path) -> String {
     String::from_utf8(out.stdout).expect("text")
 }
 
-/// Each command prints what the README shows. Would catch a figure that has changed since, an option that was removed,
-/// and a README whose blocks are not found.
+/// Each command prints what the README shows. Would catch a figure that has changed since, an
+/// option that was removed, and a README whose blocks are not found.
 #[test]
 fn every_output_in_the_readme_is_of_today() {
     let readme = readme();

@@ -1,8 +1,9 @@
-//! `ordo trace run` as a user meets it: signals, output directories, leftovers of a killed recording, system calls, and
-//! tables that fit together.
+//! `ordo trace run` as a user meets it: signals, output directories, leftovers of a killed
+//! recording, system calls, and tables that fit together.
 //!
-//! Fault models: a user who presses Ctrl-C, a service manager that ends a service, kill -9; numbers of requests that
-//! differ from table to table. Skipped with a message where there is no pseudo-device.
+//! Fault models: a user who presses Ctrl-C, a service manager that ends a service, kill -9; numbers
+//! of requests that differ from table to table. Skipped with a message where there is no
+//! pseudo-device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -89,8 +90,9 @@ impl Waiting {
     }
 }
 
-/// Each signal ends the command and what it started, the file system is unmounted, the numbers are printed, and the
-/// trace is whole. Catches a mount or a process that stays, and a trace that is lost.
+/// Each signal ends the command and what it started, the file system is unmounted, the numbers are
+/// printed, and the trace is whole. Catches a mount or a process that stays, and a trace that is
+/// lost.
 #[test]
 fn a_signal_ends_a_recording_in_order() {
     if !records() {
@@ -117,8 +119,8 @@ fn a_signal_ends_a_recording_in_order() {
     }
 }
 
-/// A search that began during a recording has mounts of its own, which are copies of all mounts at that moment. The
-/// recording ends at once all the same.
+/// A search that began during a recording has mounts of its own, which are copies of all mounts at
+/// that moment. The recording ends at once all the same.
 ///
 /// Would catch copies that keep the recording's device busy until the search ends.
 #[test]
@@ -142,7 +144,8 @@ fn a_search_does_not_delay_the_end_of_a_recording() {
     search.wait().unwrap();
 }
 
-/// A recording that is killed leaves its mounts; `cleanup` finds and ends them, and then there is nothing to do.
+/// A recording that is killed leaves its mounts; `cleanup` finds and ends them, and then there is
+/// nothing to do.
 #[test]
 fn mounts_of_a_killed_recording_are_taken_down() {
     if !records() {
@@ -165,8 +168,8 @@ fn mounts_of_a_killed_recording_are_taken_down() {
     });
 }
 
-/// A directory with a trace is kept unless `--force` says otherwise, one with something else always, and a place where
-/// nothing can be written is refused before the command runs.
+/// A directory with a trace is kept unless `--force` says otherwise, one with something else
+/// always, and a place where nothing can be written is refused before the command runs.
 #[test]
 fn a_trace_is_not_overwritten() {
     if !records() {
@@ -243,8 +246,9 @@ fn trace(folder: &Path) -> PathBuf {
     trace
 }
 
-/// The calls of a trace are a workload: another file system gets the same files, with the same number of fsyncs and names. Catches
-/// tables that lose what a call needs to be done again, and paths that do not begin at the root.
+/// The calls of a trace are a workload: another file system gets the same files, with the same
+/// number of fsyncs and names. Catches tables that lose what a call needs to be done again, and
+/// paths that do not begin at the root.
 #[test]
 fn calls_of_a_trace_are_a_workload() {
     if !records() {
@@ -266,13 +270,14 @@ fn calls_of_a_trace_are_a_workload() {
             .find(|of| of["name"] == kind)
             .map_or(0, |of| of["operations"].as_u64().unwrap())
     };
-    // Three files of 30,000 bytes are made durable, one is removed, one renamed; dd makes its file durable twice.
+    // Three files of 30,000 bytes are made durable, one is removed, one renamed; dd makes its file
+    // durable twice.
     assert_eq!((of("fsync"), of("remove"), of("rename"), of("mkdir")), (5, 1, 1, 1), "{calls}");
     assert!(of("write") > 10 && of("sync") == 1, "{calls}");
 }
 
-/// Writes that a rule dropped are said to be so in the table, the exports and the trace that is read again, and a log of
-/// dm-log-writes does not have them.
+/// Writes that a rule dropped are said to be so in the table, the exports and the trace that is
+/// read again, and a log of dm-log-writes does not have them.
 #[test]
 fn dropped_writes_are_told() {
     if !records() {
@@ -316,10 +321,11 @@ fn dropped_writes_are_told() {
     assert_eq!(marks.count(), 1);
 }
 
-/// Requests, blocks, transactions, shares, files, calls and waits are joined by the number of the request, and each row
-/// fits the row that it finds: a block is inside its request, a transaction's moments are requests with its blocks, and
-/// `ordo trace show` and the Perfetto export say the same numbers. Catches a table that numbers requests in its own way:
-/// marks are counted in some and not in others.
+/// Requests, blocks, transactions, shares, files, calls and waits are joined by the number of the
+/// request, and each row fits the row that it finds: a block is inside its request, a transaction's
+/// moments are requests with its blocks, and `ordo trace show` and the Perfetto export say the same
+/// numbers. Catches a table that numbers requests in its own way: marks are counted in some and not
+/// in others.
 #[test]
 fn tables_fit_together() {
     if !records() {
@@ -462,7 +468,8 @@ fn calls_fit(trace: &Path, requests: &[Row], of_request: &BTreeMap<i64, Vec<&Row
     assert_eq!(int(write, "outcome"), Some(8192));
 }
 
-/// Reserved words of SQL:2016, DuckDB, PostgreSQL or Spark's ANSI mode, as far as tables like these could use them.
+/// Reserved words of SQL:2016, DuckDB, PostgreSQL or Spark's ANSI mode, as far as tables like these
+/// could use them.
 const RESERVED: &str = "\
     all analyze array as at begin both call case cast check column commit count current date \
     default desc end every exists fetch filter first for from full function group in index \
@@ -494,9 +501,10 @@ fn columns_have_names_without_quotes() {
     assert!(seen > 80, "{seen} columns");
 }
 
-/// A recording by root under the usual mask, with its contents in tables and in parts, its image at the start, and an export of
-/// it. Nobody else may read any of them, since they have contents of files that others may not be allowed to read. A file of that
-/// name from before, which everybody could read, is made private too. Would catch any of them that is made as usual.
+/// A recording by root under the usual mask, with its contents in tables and in parts, its image at
+/// the start, and an export of it. Nobody else may read any of them, since they have contents of
+/// files that others may not be allowed to read. A file of that name from before, which everybody
+/// could read, is made private too. Would catch any of them that is made as usual.
 #[test]
 fn recordings_with_contents_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,8 @@
 //! `ordo reproduce` as a user runs it.
 //!
-//! The items have published sizes, and so take long. These tests run the short ones. They would catch figures
-//! that are neither measured nor explained, JSON without the promised keys, output wider than a terminal.
+//! The items have published sizes, and so take long. These tests run the short ones. They would
+//! catch figures that are neither measured nor explained, JSON without the promised keys, output
+//! wider than a terminal.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -12,7 +13,8 @@ fn ordo(args: &[&str]) -> (String, String, Option<i32>) {
     (text(out.stdout), text(out.stderr), out.status.code())
 }
 
-/// Table 2 of the journaling paper: crash states show what each system may lose, and the paper agrees.
+/// Table 2 of the journaling paper: crash states show what each system may lose, and the paper
+/// agrees.
 #[test]
 fn the_table_of_guarantees_is_reproduced() {
     let item = ["reproduce", "journaling-vs-soft-updates", "semantics"];

@@ -1,7 +1,7 @@
 //! Commands that need root say so before they make anything.
 //!
-//! Fault model: an ordinary user. Would catch a command that fails in the middle, with directories and traces left behind and a
-//! message about a loop device.
+//! Fault model: an ordinary user. Would catch a command that fails in the middle, with directories
+//! and traces left behind and a message about a loop device.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

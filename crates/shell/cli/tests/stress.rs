@@ -1,9 +1,11 @@
-//! Real threads on a mount: all kinds of calls on few names, through the kernel; then every file is read, links are counted,
-//! and a full check looks at the image. `make test-stress` does the same with more calls, seeds and shapes.
+//! Real threads on a mount: all kinds of calls on few names, through the kernel; then every file is
+//! read, links are counted, and a full check looks at the image. `make test-stress` does the same
+//! with more calls, seeds and shapes.
 //!
-//! Fault model: two calls that wait for each other, a call that sees half of another, an invariant of the server that only
-//! threads can break. Clients of the search for crash states are tasks of one thread, which call one after another: 17 million
-//! of its states missed an fsync that never ended, which eight threads met within 1,200 calls.
+//! Fault model: two calls that wait for each other, a call that sees half of another, an invariant
+//! of the server that only threads can break. Clients of the search for crash states are tasks of
+//! one thread, which call one after another: 17 million of its states missed an fsync that never
+//! ended, which eight threads met within 1,200 calls.
 
 mod mounting;
 #[path = "stress/worker.rs"]
@@ -71,7 +73,8 @@ fn walk(root: &Path, scenario: &str) {
     }
 }
 
-/// Every ordering of UFS2, LFS and DualFS. Would catch the fsync of soft updates that never ended in more than half of all runs.
+/// Every ordering of UFS2, LFS and DualFS. Would catch the fsync of soft updates that never ended
+/// in more than half of all runs.
 #[test]
 fn threads_do_all_kinds_of_calls_at_once() {
     if !can_mount() {
@@ -87,8 +90,8 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// Every ordering and layout, in several shapes and with little memory, from several seeds: 100,000 calls for each thread if
-/// `ORDO_STRESS_CALLS` gives no other number.
+/// Every ordering and layout, in several shapes and with little memory, from several seeds: 100,000
+/// calls for each thread if `ORDO_STRESS_CALLS` gives no other number.
 #[test]
 #[ignore = "takes hours: make test-stress"]
 fn threads_do_all_kinds_of_calls_for_long() {
@@ -109,7 +112,8 @@ fn threads_do_all_kinds_of_calls_for_long() {
     }
 }
 
-/// The shapes in which a system is tried, as arguments of `ordo mkfs`, each with options of the mount.
+/// The shapes in which a system is tried, as arguments of `ordo mkfs`, each with options of the
+/// mount.
 fn shapes(system: &str) -> impl Iterator<Item = (Vec<&'static str>, &'static str)> + use<> {
     let size = ["--size", "96m"];
     let log = matches!(system, "lfs" | "dualfs");

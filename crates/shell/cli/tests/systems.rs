@@ -37,7 +37,8 @@ fn every_list_of_systems_is_the_registrys() {
     assert_eq!(listed(&said), orderings);
 }
 
-/// A system that can only be read is refused with its abilities, by every command that takes a system.
+/// A system that can only be read is refused with its abilities, by every command that takes a
+/// system.
 #[test]
 fn systems_that_cannot_run_are_refused_with_their_abilities() {
     for system in System::all().iter().filter(|s| !s.is_runnable()) {

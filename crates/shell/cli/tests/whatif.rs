@@ -1,5 +1,6 @@
-//! `ordo whatif` on traces of the kernel's file systems. Its predictions are compared with the same change really
-//! made with `mke2fs` and `mount`. Recorded in real time, on a pseudo-device that takes the time of a disk model.
+//! `ordo whatif` on traces of the kernel's file systems. Its predictions are compared with the same
+//! change really made with `mke2fs` and `mount`. Recorded in real time, on a pseudo-device that
+//! takes the time of a disk model.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ fn possible(what: &str, also: &[&str]) -> bool {
     false
 }
 
-/// Clients that overwrite random blocks of a file each and sync every one; between the marks `begin` and `end`.
+/// Clients that overwrite random blocks of a file each and sync every one; between the marks
+/// `begin` and `end`.
 const SYNCS: &str = include_str!("calling/syncs.py");
 
 /// A file system, and the commands that make and use it.
@@ -89,7 +91,8 @@ const EXT3: Made = Made {
     work: ["1", "40", "4096"],
     calls: false,
 };
-/// The journal at the beginning, and in the middle of 512 MB. mke2fs takes a place for a journal with extents alone, so on ext4.
+/// The journal at the beginning, and in the middle of 512 MB. mke2fs takes a place for a journal
+/// with extents alone, so on ext4.
 const NEAR: &str = "-J size=16,location=4M";
 const MIDDLE: &str = "-J size=16,location=256M";
 
@@ -102,9 +105,10 @@ fn last_commit(trace: &Path) -> u64 {
     commits.next().expect("a commit")["offset"].as_u64().unwrap()
 }
 
-/// Figure 12 of the paper in small: the journal in the middle of the disk, predicted from a trace of a journal at its
-/// beginning, and really there. The kernel, FUSE and the loop device take their own time in both, so the bounds are wide;
-/// a playback that left out or added a wait for one revolution of the disk for each sync would be outside of them.
+/// Figure 12 of the paper in small: the journal in the middle of the disk, predicted from a trace
+/// of a journal at its beginning, and really there. The kernel, FUSE and the loop device take their
+/// own time in both, so the bounds are wide; a playback that left out or added a wait for one
+/// revolution of the disk for each sync would be outside of them.
 #[test]
 fn a_moved_journal_is_predicted_on_the_kernel() {
     if !possible("a moved journal", &[]) {
@@ -134,8 +138,9 @@ fn a_moved_journal_is_predicted_on_the_kernel() {
     a_trace_is_played_in_a_file(&trace, folder.path());
 }
 
-/// The predictions from the tables of the trace, and those after its blocks are named again: contents are needed for the
-/// differences, and come from their file. Would catch a copy in the journal that is given the contents of another.
+/// The predictions from the tables of the trace, and those after its blocks are named again:
+/// contents are needed for the differences, and come from their file. Would catch a copy in the
+/// journal that is given the contents of another.
 fn tables_and_memory_agree(trace: &Path) {
     let json = || {
         let changes = ["--differential", "--mode", "data", "--journal-at", "50%", "--json"];
@@ -151,9 +156,10 @@ fn tables_and_memory_agree(trace: &Path) {
     std::fs::rename(&aside, &closing).unwrap();
 }
 
-/// The same trace in a file of this machine, in real time: all requests of the trace, and no flush if barriers are
-/// off. A file with contents is refused, and a file that was made for the playback is removed. The time of the file
-/// depends on the machine; think times are a part of it that no disk can shorten.
+/// The same trace in a file of this machine, in real time: all requests of the trace, and no flush
+/// if barriers are off. A file with contents is refused, and a file that was made for the playback
+/// is removed. The time of the file depends on the machine; think times are a part of it that no
+/// disk can shorten.
 fn a_trace_is_played_in_a_file(trace: &Path, folder: &Path) {
     let disk = folder.join("disk.img");
     let (trace, path) = (trace.to_str().unwrap(), disk.to_str().unwrap());
@@ -214,10 +220,11 @@ fn changes_without_a_meaning_are_refused(trace: &Path, folder: &Path) {
     assert!(errors.contains("0% to 100%"), "{errors}");
 }
 
-/// The calls of one client on ext3, ordered and with file data in the journal, recorded with strace: the policy is read from the
-/// trace, and playback of the calls sends the requests that the kernel sent, role by role. Would catch a data journal that is read
-/// as an ordered one, an fsync without its flushes, and file data that a data journal leaves for later. A commit that the kernel's
-/// timer makes meanwhile is allowed for.
+/// The calls of one client on ext3, ordered and with file data in the journal, recorded with
+/// strace: the policy is read from the trace, and playback of the calls sends the requests that the
+/// kernel sent, role by role. Would catch a data journal that is read as an ordered one, an fsync
+/// without its flushes, and file data that a data journal leaves for later. A commit that the
+/// kernel's timer makes meanwhile is allowed for.
 #[test]
 fn calls_are_played_as_the_kernel_answers_them() {
     if !possible("calls on the kernel", &[]) {
@@ -307,7 +314,8 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// XFS with its log in the first allocation group and in the third of four, and another disk under XFS and btrfs.
+/// XFS with its log in the first allocation group and in the third of four, and another disk under
+/// XFS and btrfs.
 fn rows_by_requests() -> Vec<Row> {
     let mut rows = Vec::new();
     for disk in ["viking", "hdd-4tb"] {
@@ -339,10 +347,12 @@ const HEAD: &str = "# Playback with a change, and the kernel with the change\n\n
 #[derive(Default)]
 struct Told {
     rows: String,
-    /// The change, the error of its prediction, and whether the interval and the spread of the truth meet.
+    /// The change, the error of its prediction, and whether the interval and the spread of the
+    /// truth meet.
     errors: Vec<(String, f64, bool)>,
     unchanged: Vec<f64>,
-    /// For rows with a truth below a tenth of the trace: the part of the trace's time that the prediction is off.
+    /// For rows with a truth below a tenth of the trace: the part of the trace's time that the
+    /// prediction is off.
     short: Vec<(String, f64)>,
 }
 
@@ -448,8 +458,8 @@ impl Told {
 /// The number of times that each change is really made.
 const ROUNDS: usize = 3;
 
-/// `make whatif`: changes that the kernel can really make, on ext3, ext4, XFS and btrfs, on two disks, with one client and with
-/// five; written to the page that `ORDO_WHATIF_PAGE` names.
+/// `make whatif`: changes that the kernel can really make, on ext3, ext4, XFS and btrfs, on two
+/// disks, with one client and with five; written to the page that `ORDO_WHATIF_PAGE` names.
 #[test]
 #[ignore = "takes half an hour; make whatif"]
 fn changes_that_the_kernel_can_make() {

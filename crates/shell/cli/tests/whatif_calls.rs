@@ -1,5 +1,5 @@
-//! `ordo whatif` on a trace with calls: of Ordo's journaled FFS, recorded in process. Policies, changes and bad input, as a
-//! user meets them.
+//! `ordo whatif` on a trace with calls: of Ordo's journaled FFS, recorded in process. Policies,
+//! changes and bad input, as a user meets them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,8 +34,8 @@ fn json(dir: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{errors}"))
 }
 
-/// The predictions from the tables, group by group, and those after the blocks are named again in memory are the same. Would catch a
-/// row, a call's block or contents that the tables do not give.
+/// The predictions from the tables, group by group, and those after the blocks are named again in
+/// memory are the same. Would catch a row, a call's block or contents that the tables do not give.
 fn alike_from_tables_and_named_again(dir: &Path, more: &[&str]) {
     let tables = json(dir, more);
     let (closing, aside) = (dir.join("recounted.parquet"), dir.join("aside"));
@@ -44,8 +44,8 @@ fn alike_from_tables_and_named_again(dir: &Path, more: &[&str]) {
     std::fs::rename(&aside, &closing).unwrap();
 }
 
-/// The policies are read from the trace, the calls are played, and each change of policies is predicted, alone and with
-/// others. What means nothing is refused with the reason.
+/// The policies are read from the trace, the calls are played, and each change of policies is
+/// predicted, alone and with others. What means nothing is refused with the reason.
 #[test]
 fn calls_are_played_and_policies_changed() {
     let dir = tempfile::tempdir().unwrap();
@@ -84,8 +84,9 @@ fn calls_are_played_and_policies_changed() {
     assert!(code == 0 && out.contains("The programs' calls are played"), "{out}");
 }
 
-/// Bad input: no calls; calls on another clock; calls of files without blocks; a trace cut off behind some requests; flushes that
-/// are missing. Each is named, and a prediction is made only where it does not matter.
+/// Bad input: no calls; calls on another clock; calls of files without blocks; a trace cut off
+/// behind some requests; flushes that are missing. Each is named, and a prediction is made only
+/// where it does not matter.
 #[test]
 fn what_is_missing_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,8 +133,8 @@ fn what_is_missing_is_named() {
     assert!(store::read(dir.path()).is_err());
 }
 
-/// The output of strace beside a trace without calls: its calls are played like recorded ones. A file without calls below
-/// the directory is refused.
+/// The output of strace beside a trace without calls: its calls are played like recorded ones. A
+/// file without calls below the directory is refused.
 #[test]
 fn calls_of_strace_are_played() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,9 +166,10 @@ fn calls_of_strace_are_played() {
     assert!(code != 0 && errors.contains("no call about a file below /srv"), "{errors}");
 }
 
-/// An I/O log of fio has no completions, and no known file system: it is played in its order on a model that is named, and what
-/// cannot be known is refused or said. Would catch a flush that a later write passes, since the playback would then be shorter
-/// than the flush's destaging, and a self-check that is claimed where nothing was measured.
+/// An I/O log of fio has no completions, and no known file system: it is played in its order on a
+/// model that is named, and what cannot be known is refused or said. Would catch a flush that a
+/// later write passes, since the playback would then be shorter than the flush's destaging, and a
+/// self-check that is claimed where nothing was measured.
 #[test]
 fn a_log_of_fio_is_played_in_its_order() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,9 @@
-//! Predictions on a real disk, beside the kernel with the change on the same disk. `make whatif` writes the page.
+//! Predictions on a real disk, beside the kernel with the change on the same disk. `make whatif`
+//! writes the page.
 //!
-//! A page of its own beside that of the disk models: there the truth and the prediction have one model of the disk in common. Here they
-//! have the disk itself, and only ratios count, since the disk of a shared machine is never twice the same.
+//! A page of its own beside that of the disk models: there the truth and the prediction have one
+//! model of the disk in common. Here they have the disk itself, and only ratios count, since the
+//! disk of a shared machine is never twice the same.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +14,8 @@ use serde_json::Value;
 /// The rounds of the truth and of the prediction.
 const ROUNDS: usize = 5;
 
-/// Clients that overwrite random blocks of a file each and sync every one; between the marks `begin` and `end`.
+/// Clients that overwrite random blocks of a file each and sync every one; between the marks
+/// `begin` and `end`.
 const SYNCS: &str = include_str!("calling/syncs.py");
 
 fn run(program: &str, args: &[&str]) -> String {
@@ -67,7 +70,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Makes the file system, and records the clients on it. Returns the trace, and the seconds between the marks.
+    /// Makes the file system, and records the clients on it. Returns the trace, and the seconds
+    /// between the marks.
     fn record(&self, made: Made, work: &[&str], name: &str) -> (PathBuf, f64) {
         let path = self.image.to_str().unwrap();
         let _ = std::fs::remove_file(path);
@@ -138,7 +142,8 @@ fn line(bench: &Bench, row: &Row, work: [&str; 3]) -> (String, f64) {
     (line, error.abs())
 }
 
-/// `make whatif`: changes that the kernel can make, on this machine's disk; written to the page that `ORDO_WHATIF_DEVICE_PAGE` names.
+/// `make whatif`: changes that the kernel can make, on this machine's disk; written to the page
+/// that `ORDO_WHATIF_DEVICE_PAGE` names.
 #[test]
 #[ignore = "measures the disk of this machine for some minutes; make whatif"]
 fn changes_on_a_real_disk() {

@@ -1,7 +1,8 @@
 //! `ordo whatif` on traces that are larger than memory, and on recordings in parts.
 //!
-//! Fault model: contents that nothing bounds; a part that is missing, or that records a sample of the time. Would catch a reader that
-//! takes in contents that no change asks for, and requests that are lost, doubled or given to another transaction where a part ends.
+//! Fault model: contents that nothing bounds; a part that is missing, or that records a sample of
+//! the time. Would catch a reader that takes in contents that no change asks for, and requests that
+//! are lost, doubled or given to another transaction where a part ends.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -23,7 +24,8 @@ use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
 
 const ORDO: &str = env!("CARGO_BIN_EXE_ordo");
 
-/// A run of the program: its output, its errors, the most memory that it had, in kilobytes, and its seconds.
+/// A run of the program: its output, its errors, the most memory that it had, in kilobytes, and its
+/// seconds.
 struct Run {
     out: String,
     errors: String,
@@ -54,7 +56,8 @@ fn ordo(args: &[&str]) -> Run {
     Run { out: text(&out.stdout), errors: text(&out.stderr), peak, seconds }
 }
 
-/// Writes a trace of 600 writes with contents of `len` bytes each, of which no two have an equal block.
+/// Writes a trace of 600 writes with contents of `len` bytes each, of which no two have an equal
+/// block.
 fn stored(dir: &Path, len: u64) {
     let mut trace = Trace::new(512, true);
     let mut word = 1u64;
@@ -98,7 +101,8 @@ fn memory_follows_the_requests_and_not_their_bytes() {
     assert!(peaks[0] > 1000 && peaks[1] < peaks[0] + (60 << 10), "{peaks:?}");
 }
 
-/// A recording in parts is played as the same recording in one piece. Without one of its parts it is refused.
+/// A recording in parts is played as the same recording in one piece. Without one of its parts it
+/// is refused.
 #[test]
 fn parts_of_a_recording_are_played_as_one_trace() {
     let kind =

@@ -1,5 +1,5 @@
-//! The unit tests of parts of the command that only parse and format text, without compiling all its
-//! dependencies again.
+//! The unit tests of parts of the command that only parse and format text, without compiling all
+//! its dependencies again.
 
 #![allow(dead_code)]
 

@@ -78,7 +78,8 @@ pub fn legend(out: &mut String, entries: impl Iterator<Item = (String, String)>)
 mod tests {
     use super::*;
 
-    /// The longest bar is as wide as the page, and no text becomes markup. Would catch widths that are not on one scale.
+    /// The longest bar is as wide as the page, and no text becomes markup. Would catch widths that
+    /// are not on one scale.
     #[test]
     fn bars_share_a_scale() {
         let bar = |name, width| Bar {

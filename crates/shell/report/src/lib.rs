@@ -1,7 +1,8 @@
 //! Output for people and programs: tables, numbers, progress, JSON.
 //!
-//! Layers: [`number`] formats numbers; [`table`] sets them in columns; [`progress`] shows the progress of a long
-//! command; [`html`] has the parts of a page for a browser, and [`page`] draws timelines there; [`json`] is for programs.
+//! Layers: [`number`] formats numbers; [`table`] sets them in columns; [`progress`] shows the
+//! progress of a long command; [`html`] has the parts of a page for a browser, and [`page`] draws
+//! timelines there; [`json`] is for programs.
 //!
 //! Invariants:
 //! - The same values give the same text, byte for byte, for any destination.
@@ -21,8 +22,8 @@ pub mod page;
 pub mod progress;
 pub mod table;
 
-/// A value as indented JSON with a newline at its end. Control characters of every kind are escaped, so that a name in it does
-/// nothing to a terminal.
+/// A value as indented JSON with a newline at its end. Control characters of every kind are
+/// escaped, so that a name in it does nothing to a terminal.
 ///
 /// The value has no form in JSON, as `serde_json` reports it.
 pub fn json(value: &impl serde::Serialize) -> Result<String, serde_json::Error> {

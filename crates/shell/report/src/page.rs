@@ -23,8 +23,8 @@ const LANE: usize = 14;
 /// The width of the lanes' names.
 const NAMES: usize = 130;
 
-/// A page with a title, a text, and a drawing of each run. For each piece of time, a lane shows the share in which
-/// at least one of its requests was under way.
+/// A page with a title, a text, and a drawing of each run. For each piece of time, a lane shows the
+/// share in which at least one of its requests was under way.
 pub fn timelines(title: &str, text: &str, runs: &[Timeline<'_>]) -> String {
     let longest = runs.iter().map(|run| run.seconds).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let mut lanes: Vec<&str> = runs.iter().flat_map(|run| run.spans.iter().map(|s| s.0)).collect();
@@ -66,8 +66,8 @@ fn drawing(page: &mut String, run: &Timeline<'_>, lanes: &[&str], longest: f64) 
     page.push_str("</svg>\n");
 }
 
-/// The pieces of the time axis, each with the part that the spans cover. Overlaps count once for each span, but a
-/// part is never more than 1.
+/// The pieces of the time axis, each with the part that the spans cover. Overlaps count once for
+/// each span, but a part is never more than 1.
 fn covered(spans: impl Iterator<Item = (f64, f64)>, longest: f64) -> BTreeMap<usize, f64> {
     let mut pieces = BTreeMap::new();
     let scale = WIDTH as f64 / longest;
@@ -87,7 +87,8 @@ fn covered(spans: impl Iterator<Item = (f64, f64)>, longest: f64) -> BTreeMap<us
 mod tests {
     use super::*;
 
-    /// The page of any number of requests stays small, shows each lane of each run, and lets no text become markup.
+    /// The page of any number of requests stays small, shows each lane of each run, and lets no
+    /// text become markup.
     #[test]
     fn a_page_is_bounded_and_its_text_is_text() {
         let spans = (0..50_000).map(|n| ("data", f64::from(n) * 1e-4, f64::from(n) * 1e-4 + 5e-5));

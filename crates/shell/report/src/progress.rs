@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// The interval at which a bar is refreshed.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A progress bar on the standard error: the present work, how much of it is done, and the remaining time. If that is
-/// not a terminal, nothing is shown.
+/// A progress bar on the standard error: the present work, how much of it is done, and the
+/// remaining time. If that is not a terminal, nothing is shown.
 pub struct Progress {
     bar: Option<ProgressBar>,
 }
@@ -51,8 +51,8 @@ impl Progress {
         }
     }
 
-    /// Runs one of `total` steps, after `done` of them. Meanwhile `part` counts the parts of this step, at most
-    /// `parts`.
+    /// Runs one of `total` steps, after `done` of them. Meanwhile `part` counts the parts of this
+    /// step, at most `parts`.
     pub fn follow<T>(
         &self,
         (done, total): (u64, u64),

@@ -45,8 +45,8 @@ pub struct Crashed {
 }
 
 impl System {
-    /// A system in a shape, for the crash explorer. It is held to the promise of `held_to` if that is given,
-    /// and to its own otherwise.
+    /// A system in a shape, for the crash explorer. It is held to the promise of `held_to` if that
+    /// is given, and to its own otherwise.
     ///
     /// # Errors
     /// The system cannot be mounted for writing.
@@ -65,13 +65,15 @@ impl System {
 }
 
 impl Crashed {
-    /// The same system with one rule of its ordering switched off: one of [`System::rules`]; in the form in which the rule matters.
+    /// The same system with one rule of its ordering switched off: one of [`System::rules`]; in the
+    /// form in which the rule matters.
     #[must_use]
     pub fn without(self, rule: &'static str) -> Crashed {
         Crashed { without: Some(rule), ..self.in_form_for(rule) }
     }
 
-    /// The same system in the form in which a rule matters: for example a log without seals, or a checkpoint that cannot be read.
+    /// The same system in the form in which a rule matters: for example a log without seals, or a
+    /// checkpoint that cannot be read.
     #[must_use]
     pub fn in_form_for(self, rule: &str) -> Crashed {
         let form = CrashForm::of(rule);
@@ -207,7 +209,8 @@ pub struct OnFfs<M> {
 }
 
 impl<P: Into<Ordering> + 'static, M: Fn() -> P + Clone + Send + Sync + 'static> OnFfs<M> {
-    /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under the ordering that `policy` makes.
+    /// FFS of 1 MiB with blocks of 4 KiB and fragments of 512 bytes, under the ordering that
+    /// `policy` makes.
     pub fn new(name: impl Into<String>, policy: M, promise: Promise) -> OnFfs<M> {
         OnFfs { name: name.into(), policy, promise, geometry: FsGeometry::default() }
     }
@@ -261,8 +264,8 @@ mod tests {
 
     use super::*;
 
-    /// Each shape can be made, and has the properties that its name says. Would catch a size for which mkfs
-    /// makes other groups than intended.
+    /// Each shape can be made, and has the properties that its name says. Would catch a size for
+    /// which mkfs makes other groups than intended.
     #[test]
     fn each_geometry_can_be_made_and_is_what_it_is_called() {
         let default = FsGeometry::default();

@@ -1,4 +1,5 @@
-//! The kernel's file systems, beside Ordo's own. Programs of the machine make, mount and judge them.
+//! The kernel's file systems, beside Ordo's own. Programs of the machine make, mount and judge
+//! them.
 
 use ordo_kernel::KernelSystem as External;
 
@@ -20,8 +21,8 @@ impl From<System> for AnySystem {
 }
 
 impl AnySystem {
-    /// All systems that can be crashed: those of this process that can be mounted for writing, then the
-    /// kernel's.
+    /// All systems that can be crashed: those of this process that can be mounted for writing, then
+    /// the kernel's.
     pub fn all() -> impl Iterator<Item = AnySystem> {
         let external = External::ALL.into_iter().map(AnySystem::External);
         System::runnable().map(AnySystem::Ours).chain(external)

@@ -1,5 +1,5 @@
-//! Formats: the structure of a device's contents, independent of the system that wrote them. A format is found by
-//! its superblock; it can be made, read, checked and shown.
+//! Formats: the structure of a device's contents, independent of the system that wrote them. A
+//! format is found by its superblock; it can be made, read, checked and shown.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -61,7 +61,8 @@ pub trait MadeReport {
 
 /// The findings and repairs of a check. The text has a line for each finding, and one with the sum.
 pub trait CheckReport: Display {
-    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if some are left.
+    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if some are
+    /// left.
     fn exit_code(&self) -> i32;
     /// Whether there are no findings.
     fn is_consistent(&self) -> bool;
@@ -138,7 +139,8 @@ pub trait Format: Sync {
     /// Whether a device holds this format, according to its superblock.
     fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool>;
 
-    /// Whether a file system of this format may be on two devices, or three, of which none has only a log.
+    /// Whether a file system of this format may be on two devices, or three, of which none has only
+    /// a log.
     fn has_pairs(&self) -> bool {
         false
     }
@@ -149,8 +151,8 @@ pub trait Format: Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Makes an empty file system. A second device gets what the format or the options put there: a journal's log,
-    /// or the contents of files.
+    /// Makes an empty file system. A second device gets what the format or the options put there: a
+    /// journal's log, or the contents of files.
     fn make<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -172,9 +174,9 @@ pub trait Format: Sync {
     /// The facts in an image that matter for a mount.
     fn facts<'a>(&'a self, disk: &'a Device) -> Done<'a, Facts>;
 
-    /// Mounts for use, with the recovery that the ordering needs after a crash: a log is replayed, damage that
-    /// a check repairs without a loss is repaired, and leaked space is freed in the background. The second
-    /// device has the log.
+    /// Mounts for use, with the recovery that the ordering needs after a crash: a log is replayed,
+    /// damage that a check repairs without a loss is repaired, and leaked space is freed in the
+    /// background. The second device has the log.
     fn attach<'a>(
         &'a self,
         rt: &'a Runtime,
@@ -184,8 +186,8 @@ pub trait Format: Sync {
         tell: &'a MessageSink,
     ) -> Done<'a, Attempt>;
 
-    /// Replays the log of an image that has one and was not unmounted. Returns `None` if there is nothing to
-    /// replay.
+    /// Replays the log of an image that has one and was not unmounted. Returns `None` if there is
+    /// nothing to replay.
     fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<Replayed>>;
 
     /// Checks, and repairs what the options allow.
@@ -195,20 +197,22 @@ pub trait Format: Sync {
         options: &'a CheckOptions,
     ) -> Done<'a, Box<dyn CheckReport>>;
 
-    /// Shows the superblock, and the groups or segments. One device of a pair shows what it has; both show the
-    /// whole pair.
+    /// Shows the superblock, and the groups or segments. One device of a pair shows what it has;
+    /// both show the whole pair.
     fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String>;
 
     /// The parts of a crash test that know the format; `None` if the format cannot be crashed.
     fn judged(&self) -> Option<&dyn DiskFormat>;
 
-    /// The size in bytes of a file system of this shape in crash tests, if it is not the shape's own.
+    /// The size in bytes of a file system of this shape in crash tests, if it is not the shape's
+    /// own.
     fn crash_bytes(&self, geometry: &FsGeometry) -> Option<u64> {
         let _ = geometry;
         None
     }
 
-    /// The free space in bytes of a file system of this shape in crash tests, if other files fill the rest.
+    /// The free space in bytes of a file system of this shape in crash tests, if other files fill
+    /// the rest.
     fn crash_free(&self, geometry: &FsGeometry) -> Option<u64> {
         let _ = geometry;
         None
@@ -233,8 +237,9 @@ pub trait Format: Sync {
 /// Every format. The first one is assumed for an image about which nothing else is known.
 pub static FORMATS: [&dyn Format; 4] = [&ffs::UFS2, &ffs::UFS1, &lfs::Lfs, &dualfs::Dual];
 
-/// The format that a device holds. [`FORMATS`] is tried from its end: if a file system was made over one of the
-/// first format, that format's old superblock, which lies far from the beginning, may still be there.
+/// The format that a device holds. [`FORMATS`] is tried from its end: if a file system was made
+/// over one of the first format, that format's old superblock, which lies far from the beginning,
+/// may still be there.
 ///
 /// # Errors
 /// The device failed.
@@ -247,8 +252,9 @@ pub async fn probe(disk: &Device) -> Result<Option<&'static dyn Format>, SystemE
     Ok(None)
 }
 
-/// As [`probe`], for callers that need a format. A device without a known superblock is taken for the first
-/// format. That format then reports the fault, and its check searches for copies of a superblock.
+/// As [`probe`], for callers that need a format. A device without a known superblock is taken for
+/// the first format. That format then reports the fault, and its check searches for copies of a
+/// superblock.
 ///
 /// # Errors
 /// The device failed.

@@ -1,8 +1,8 @@
 //! The forms of a system in which some of its rules matter.
 //!
-//! Switching off most rules breaks a promise in a system as it is usually made, after a power cut alone. Other rules matter only in
-//! another form of the system, or after another fault. A search for such a rule uses that form; with all rules on it finds nothing
-//! there.
+//! Switching off most rules breaks a promise in a system as it is usually made, after a power cut
+//! alone. Other rules matter only in another form of the system, or after another fault. A search
+//! for such a rule uses that form; with all rules on it finds nothing there.
 
 use ordo_block::fault::{FaultRule, Faults, Faulty};
 use ordo_block::pieces::{read_all, write_all};
@@ -19,11 +19,14 @@ pub(crate) enum CrashForm {
     Usual,
     /// A log without seals on its partial segments (`BLOCKS_FIRST`).
     Unsealed,
-    /// After the power cut, the superblock of the newest checkpoint cannot be read, so the one before it is used (`REUSE`).
+    /// After the power cut, the superblock of the newest checkpoint cannot be read, so the one
+    /// before it is used (`REUSE`).
     SpoiltCheckpoint,
-    /// After the power cut, files are read from the copy of the metadata on the data device (`COPY_FIRST`).
+    /// After the power cut, files are read from the copy of the metadata on the data device
+    /// (`COPY_FIRST`).
     Salvaged,
-    /// The first half of the metadata device fails in the middle of the workload, and is back after the power cut (`RAISED`).
+    /// The first half of the metadata device fails in the middle of the workload, and is back after
+    /// the power cut (`RAISED`).
     FailingHalf,
 }
 
@@ -60,8 +63,8 @@ impl CrashForm {
         }
     }
 
-    /// The promise. A copy of the metadata is as old as the last checkpoint, but its files have their present contents, so no
-    /// names and no order are promised.
+    /// The promise. A copy of the metadata is as old as the last checkpoint, but its files have
+    /// their present contents, so no names and no order are promised.
     pub fn promise(self, promise: Promise) -> Promise {
         match self {
             CrashForm::Salvaged => Promise { no_check: true, no_stale: true, ..Promise::NONE },

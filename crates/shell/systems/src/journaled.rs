@@ -1,5 +1,5 @@
-//! FFS under a journal, with its log in any of three places: making, mounting, recovering; the systems of this
-//! kind.
+//! FFS under a journal, with its log in any of three places: making, mounting, recovering; the
+//! systems of this kind.
 
 use ordo_block::model::{Model, ModelKind, Zones};
 use ordo_block::partition::Partition;
@@ -47,8 +47,8 @@ pub struct Journaled {
     pub options: JournalOptions,
     /// The size of the log in bytes. The default is a hundredth of the file system.
     pub log_bytes: Option<u64>,
-    /// The rotation of the log's disk, where it rotates and callers wait for the log. Sectors are then skipped
-    /// between writes.
+    /// The rotation of the log's disk, where it rotates and callers wait for the log. Sectors are
+    /// then skipped between writes.
     pub turn: Option<Turn>,
 }
 
@@ -106,7 +106,8 @@ const fn kind(place: LogPlace, synchronous: bool, group: bool) -> LogKind {
     LogKind { place, synchronous, group, mode: JournalMode::PUBLISHED }
 }
 
-/// The rules about file contents: those of a journal that [follows](JournalMode::follows_contents) them.
+/// The rules about file contents: those of a journal that [follows](JournalMode::follows_contents)
+/// them.
 pub const OF_CONTENTS: JournalRules = JournalRules::ZEROS
     .union(JournalRules::WRITTEN_FIRST)
     .union(JournalRules::WRITTEN_NOTED)
@@ -157,8 +158,8 @@ pub const WAFS_2SYNC_GROUP: System = System(&entry(
     kind(LogPlace::Other, true, true),
 ));
 
-/// The size of the replay cache, in bytes: log records that the mount has read are kept in it, so that recovery need
-/// not read them again.
+/// The size of the replay cache, in bytes: log records that the mount has read are kept in it, so
+/// that recovery need not read them again.
 const KEEP: usize = 16 << 20;
 
 /// A mounted file system.
@@ -206,8 +207,8 @@ impl Journaled {
         GroupCommit { delay: Duration::from_millis(1), batch: 64 }
     }
 
-    /// The same configuration with its log on a device of this model. On a rotating disk, sectors are skipped so that
-    /// no write waits for a whole revolution.
+    /// The same configuration with its log on a device of this model. On a rotating disk, sectors
+    /// are skipped so that no write waits for a whole revolution.
     #[must_use]
     pub fn on(self, log: &Model) -> Journaled {
         let turn = match &log.kind {
@@ -226,8 +227,8 @@ impl Journaled {
         Journaled { turn, ..self }
     }
 
-    /// The sizes of the file system, with blocks of `block` bytes, and of its log, if the first device has `bytes`
-    /// bytes.
+    /// The sizes of the file system, with blocks of `block` bytes, and of its log, if the first
+    /// device has `bytes` bytes.
     pub fn sizes(&self, bytes: u64, block: u32) -> (u64, u64) {
         let least = JournalOrder::log_bytes_min(block.into()).next_multiple_of(block.into());
         let log = self.log_bytes.unwrap_or_else(|| logfile::usual_size(bytes).max(least));
@@ -238,8 +239,8 @@ impl Journaled {
         }
     }
 
-    /// Makes file system and log, both empty. If they share a device, the size in the options is that of both
-    /// together.
+    /// Makes file system and log, both empty. If they share a device, the size in the options is
+    /// that of both together.
     ///
     /// # Errors
     /// [`JournaledError`].
@@ -301,9 +302,10 @@ impl Journaled {
         disks: &[Device],
         options: &MountOptions,
     ) -> Result<(JournaledFs, JournalOrder), JournaledError> {
-        // As published, the log file is written in clusters of 64 KiB, and an asynchronous WAFS in blocks of 4 KiB.
-        // In a synchronous log the callers' own writes come early enough. A cluster written between them would split
-        // one of these writes in two, with a revolution of the disk in between.
+        // As published, the log file is written in clusters of 64 KiB, and an asynchronous WAFS in
+        // blocks of 4 KiB. In a synchronous log the callers' own writes come early enough. A
+        // cluster written between them would split one of these writes in two, with a revolution of
+        // the disk in between.
         let cluster = match (self.synchronous, self.place) {
             (true, _) => 256 << 10,
             (false, LogPlace::File) => 64 << 10,
@@ -323,7 +325,8 @@ impl Journaled {
     }
 }
 
-/// Mounts as [`Journaled::mount`] does, with the options that all systems share. Returns the recovery that was needed, too.
+/// Mounts as [`Journaled::mount`] does, with the options that all systems share. Returns the
+/// recovery that was needed, too.
 pub(crate) async fn mount(
     journaled: &Journaled,
     rt: &Runtime,
@@ -361,8 +364,8 @@ pub struct FoundLog {
     pub superblock: WafsSuper,
 }
 
-/// Finds the log of an image: in a file, behind the file system, or on the second device if one is given. `None` if
-/// there is no log, or no superblock of one.
+/// Finds the log of an image: in a file, behind the file system, or on the second device if one is
+/// given. `None` if there is no log, or no superblock of one.
 ///
 /// # Errors
 /// [`JournaledError`].
@@ -380,14 +383,15 @@ pub async fn find(disks: &[Device]) -> Result<Option<FoundLog>, JournaledError> 
     }
     match ordo_wafs::mount::find_superblock(&part.erase()).await {
         Ok(superblock) => Ok(Some(FoundLog { place, superblock })),
-        // The bytes behind a file system may be anything. In the other places there must be a log, so damage is
-        // reported.
+        // The bytes behind a file system may be anything. In the other places there must be a log,
+        // so damage is reported.
         Err(LogError::NoSuperblock(_)) if place == LogPlace::Same => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Replays the log of an image that was not unmounted, if it has one. Returns the work done, if any.
+/// Replays the log of an image that was not unmounted, if it has one. Returns the work done, if
+/// any.
 ///
 /// # Errors
 /// [`JournaledError`]. The image is unchanged, or can be replayed again.

@@ -1,23 +1,25 @@
-//! The registry of systems: how each is made, mounted, recovered, checked, shown and judged after a crash, and
-//! what it promises.
+//! The registry of systems: how each is made, mounted, recovered, checked, shown and judged after a
+//! crash, and what it promises.
 //!
-//! A *format* is the structure of a device's contents. It is found by its superblock, and can be made, read, checked
-//! and shown, whichever system wrote it. A *system* is a format used in one way: under an ordering, with or without a
-//! log. Commands take both from here, and have no system's name in their code. The [`Ability`]s of a format tell what
-//! it can do; the error of a caller that asks for more lists them.
+//! A *format* is the structure of a device's contents. It is found by its superblock, and can be
+//! made, read, checked and shown, whichever system wrote it. A *system* is a format used in one
+//! way: under an ordering, with or without a log. Commands take both from here, and have no
+//! system's name in their code. The [`Ability`]s of a format tell what it can do; the error of a
+//! caller that asks for more lists them.
 //!
 //! Layers, lowest first:
-//! - [`MakeOptions`], [`MountOptions`], [`CheckOptions`], [`ShowOptions`], [`Choice`]: options, the same for
-//!   all.
+//! - [`MakeOptions`], [`MountOptions`], [`CheckOptions`], [`ShowOptions`], [`Choice`]: options, the
+//!   same for all.
 //! - [`Mounted`]: a mounted file system, of one type for all systems.
 //! - [`Format`]: the functions of a format; [`probe`] finds the one that a device holds.
-//! - [`ffs`], [`journaled`], [`lfs`], [`dualfs`]: the formats and systems, each with everything that only it has.
+//! - [`ffs`], [`journaled`], [`lfs`], [`dualfs`]: the formats and systems, each with everything
+//!   that only it has.
 //! - [`System`]: the registry; [`AnySystem`]: the kernel's file systems as well.
 //! - [`Crashed`]: a system in the form that the crash explorer takes.
 //!
 //! Invariants:
-//! - A system is one constant in its own module, and one line in the registry. Code above names a system only
-//!   for a published comparison; a test counts the places.
+//! - A system is one constant in its own module, and one line in the registry. Code above names a
+//!   system only for a published comparison; a test counts the places.
 //! - An option that a format does not have is refused, never ignored.
 //! - Each file system is compiled in this crate and in none above it: code above uses [`Mounted`].
 //!

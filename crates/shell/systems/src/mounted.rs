@@ -91,7 +91,8 @@ impl Mounted {
         self.volume.unmount().await
     }
 
-    /// Writes all dirty blocks and drops all clean ones, so that the next reads come from the device.
+    /// Writes all dirty blocks and drops all clean ones, so that the next reads come from the
+    /// device.
     ///
     /// # Errors
     /// The file system's error.
@@ -99,7 +100,8 @@ impl Mounted {
         self.volume.drop_caches().await
     }
 
-    /// Limits memory to so many percent of the configured sizes until the next call, and frees what does not fit.
+    /// Limits memory to so many percent of the configured sizes until the next call, and frees what
+    /// does not fit.
     pub async fn limit_memory(&self, percent: usize) {
         self.volume.limit_memory(percent).await;
     }

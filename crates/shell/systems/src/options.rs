@@ -16,7 +16,8 @@ use ordo_wafs::GroupCommit;
 
 use crate::journaled::LogPlace;
 
-/// Options of mkfs. The format's own mkfs has the defaults. A format refuses an option that it does not have.
+/// Options of mkfs. The format's own mkfs has the defaults. A format refuses an option that it does
+/// not have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MakeOptions {
     /// The size of the file system in bytes. The default is the whole device.
@@ -51,7 +52,8 @@ pub struct MakeOptions {
     pub segment_size: Option<u64>,
     /// The size of the metadata device, if it shares a disk with the data device.
     pub metadata: Option<MetadataSize>,
-    /// Room on the data device for a copy of the metadata; a share is one of the metadata device. The default is no copy.
+    /// Room on the data device for a copy of the metadata; a share is one of the metadata device.
+    /// The default is no copy.
     pub metadata_copy: Option<MetadataSize>,
     /// The place in which a log for a journal is made.
     pub log: Option<LogPlace>,
@@ -60,15 +62,16 @@ pub struct MakeOptions {
 }
 
 impl MakeOptions {
-    /// The number of bytes in a block of an FFS made with these options; a size that mkfs will refuse counts as the default.
+    /// The number of bytes in a block of an FFS made with these options; a size that mkfs will
+    /// refuse counts as the default.
     pub fn ffs_block(&self) -> u32 {
         let given = self.block_size.and_then(|bytes| u32::try_from(bytes).ok());
         given.unwrap_or_else(|| ordo_ffs::mkfs::MkfsOptions::default().block_size)
     }
 }
 
-/// The memory in bytes that an inode takes in its table, and that an entry takes in a directory's index, with the
-/// overhead of the table and of the allocator.
+/// The memory in bytes that an inode takes in its table, and that an entry takes in a directory's
+/// index, with the overhead of the table and of the allocator.
 const BYTES_OF_INODE: usize = 1024;
 const BYTES_OF_INDEXED: usize = 48;
 
@@ -81,12 +84,13 @@ pub struct MountOptions {
     pub read_only: bool,
     /// The rule for updating access times.
     pub access_times: AccessTimes,
-    /// Memory for inodes and for indexes of directories, in bytes. Both together stay within it. The default has 65,536
-    /// inodes and 4,000,000 indexed entries.
+    /// Memory for inodes and for indexes of directories, in bytes. Both together stay within it.
+    /// The default has 65,536 inodes and 4,000,000 indexed entries.
     pub names_memory: Option<usize>,
     /// Drop-behind: contents that are read or written in order leave memory at once.
     pub drop_behind: bool,
-    /// The step in which times of files advance on FFS. 0, the default, has exact times, and each write stores the inode.
+    /// The step in which times of files advance on FFS. 0, the default, has exact times, and each
+    /// write stores the inode.
     pub time_grain: Duration,
     /// Whether the reserve (`minfree`) may be used, as by root.
     pub use_reserve: bool,
@@ -112,10 +116,11 @@ pub struct MountOptions {
 /// Options of a journal's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {
-    /// The model of the log's device, if it is known. On a rotating disk, sectors are skipped between synchronous
-    /// writes, so that no caller waits for a whole revolution.
+    /// The model of the log's device, if it is known. On a rotating disk, sectors are skipped
+    /// between synchronous writes, so that no caller waits for a whole revolution.
     pub device: Option<&'static Model>,
-    /// The interval at which the log is written and its start recorded. The default is the published one.
+    /// The interval at which the log is written and its start recorded. The default is the
+    /// published one.
     pub tick: Option<Duration>,
     /// The modes of the journal. The default is the system's own.
     pub mode: Option<JournalMode>,
@@ -146,7 +151,8 @@ impl MountOptions {
     }
 }
 
-/// A callback for the progress of a check: the phase, the number of things done in it, and the number of all.
+/// A callback for the progress of a check: the phase, the number of things done in it, and the
+/// number of all.
 pub type StepProgress = Rc<dyn Fn(&'static str, u64, u64)>;
 
 /// Options of a check.
@@ -158,8 +164,8 @@ pub struct CheckOptions {
     pub superblock: Option<u64>,
     /// Do nothing if the superblock says that the file system is clean.
     pub skip_clean: bool,
-    /// Look only at inodes that are in use according to the bitmaps. This is for an image that a crash under soft
-    /// updates has left.
+    /// Look only at inodes that are in use according to the bitmaps. This is for an image that a
+    /// crash under soft updates has left.
     pub trust_bitmaps: bool,
     /// The callback for progress.
     pub progress: Option<StepProgress>,

@@ -30,7 +30,8 @@ pub enum Mounting {
     Rolling(MountFn),
     /// With metadata and data on two devices. A mount after a crash rolls the log forward.
     Pair {
-        /// The disks: one with both devices, two, or three with all of the metadata on the first two each.
+        /// The disks: one with both devices, two, or three with all of the metadata on the first
+        /// two each.
         disks: usize,
         /// The function that mounts them.
         mount: PairFn,
@@ -118,8 +119,8 @@ impl System {
         }
     }
 
-    /// The system with options of its journal, as `contents=data,commits=tangled` has them. Entries of such systems are
-    /// kept until the process ends, one for each name.
+    /// The system with options of its journal, as `contents=data,commits=tangled` has them. Entries
+    /// of such systems are kept until the process ends, one for each name.
     ///
     /// # Errors
     /// The system has no journal, or its journal no such option.
@@ -205,7 +206,8 @@ impl System {
         self.disks_apart().is_some()
     }
 
-    /// The number of disks if metadata and data are apart: two, or three with the metadata on two of them.
+    /// The number of disks if metadata and data are apart: two, or three with the metadata on two
+    /// of them.
     pub fn disks_apart(&self) -> Option<usize> {
         match self.0.mounting {
             Mounting::Pair { disks, .. } if disks > 1 => Some(disks),
@@ -213,7 +215,8 @@ impl System {
         }
     }
 
-    /// The numbers of the devices that have only a log: DualFS's metadata device or its halves, or a journal's log device.
+    /// The numbers of the devices that have only a log: DualFS's metadata device or its halves, or
+    /// a journal's log device.
     pub fn log_devices(&self) -> Range<usize> {
         match (self.disks_apart(), self.journal()) {
             (Some(disks), _) => 0..disks - 1,
@@ -222,7 +225,8 @@ impl System {
         }
     }
 
-    /// The sizes of the system's devices in bytes, if the first has `bytes` bytes, and blocks have `block` bytes.
+    /// The sizes of the system's devices in bytes, if the first has `bytes` bytes, and blocks have
+    /// `block` bytes.
     pub fn devices(&self, bytes: u64, block: u32) -> Vec<u64> {
         if let Some(disks) = self.disks_apart() {
             return dualfs::sizes(disks, bytes, block);
@@ -258,7 +262,8 @@ impl System {
     ) -> Result<(), SystemError> {
         let mut options = self.with_log(options.clone());
         if matches!(self.0.mounting, Mounting::Pair { .. }) {
-            // In a comparison all systems get the same options, so fragments are whole blocks everywhere.
+            // In a comparison all systems get the same options, so fragments are whole blocks
+            // everywhere.
             options.frag_size = None;
         }
         if self.is_apart() {

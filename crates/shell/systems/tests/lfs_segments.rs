@@ -1,7 +1,7 @@
 //! The map of an LFS's segments, and cleaning them.
 //!
-//! Fault model: a map that counts wrongly, and a cleaning that loses contents, leaves a damaged image, or gains nothing. Files
-//! lie between others that go, so that every segment is partly dead.
+//! Fault model: a map that counts wrongly, and a cleaning that loses contents, leaves a damaged
+//! image, or gains nothing. Files lie between others that go, so that every segment is partly dead.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;

@@ -1,8 +1,9 @@
-//! A mount lets a user make only what the check accepts: each limit of each format is found by trying; what was made there
-//! passes the check, and is unchanged at the next mount.
+//! A mount lets a user make only what the check accepts: each limit of each format is found by
+//! trying; what was made there passes the check, and is unchanged at the next mount.
 //!
-//! Fault model: a limit that stands in two places with two values. The mount once allowed 65,500 links and the check 32,767: a
-//! sound disk failed the check, could not be repaired, and could not be mounted after a crash.
+//! Fault model: a limit that stands in two places with two values. The mount once allowed 65,500
+//! links and the check 32,767: a sound disk failed the check, could not be repaired, and could not
+//! be mounted after a crash.
 
 use std::rc::Rc;
 
@@ -29,7 +30,8 @@ async fn largest(above: u64, mut accepts: impl AsyncFnMut(u64) -> bool) -> u64 {
     low
 }
 
-/// Makes names for one file, and directories in one directory, until no more are allowed. Returns the numbers.
+/// Makes names for one file, and directories in one directory, until no more are allowed. Returns
+/// the numbers.
 async fn most_links(fs: &AnyFs, directories: u32) -> (u32, u32) {
     let root = fs.root();
     let file = fs.create(root, b"linked", &FILE).await.unwrap().ino;
@@ -113,7 +115,8 @@ async fn make_large(fs: &AnyFs) {
     }
 }
 
-/// Makes files with the first and last times, and with the largest numbers, as far as they are taken.
+/// Makes files with the first and last times, and with the largest numbers, as far as they are
+/// taken.
 async fn make_extremes(fs: &AnyFs) {
     let root = fs.root();
     for (n, seconds) in
@@ -198,8 +201,8 @@ async fn at_the_limits(rt: &Runtime, system: System, made: &MakeOptions, directo
     check(system, &disks).await;
 }
 
-/// Runs on each format, and on each family of orderings of FFS. Directories of as many directories as a link count allows are
-/// made where they are small.
+/// Runs on each format, and on each family of orderings of FFS. Directories of as many directories
+/// as a link count allows are made where they are small.
 #[test]
 fn whatever_a_mount_lets_one_make_the_check_accepts() {
     let small = MakeOptions {

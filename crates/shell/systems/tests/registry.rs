@@ -1,8 +1,9 @@
-//! The registry: every system does what it declares, and refuses the rest with an explanation; no other source lists
-//! the systems.
+//! The registry: every system does what it declares, and refuses the rest with an explanation; no
+//! other source lists the systems.
 //!
-//! Fault model: a system that is listed and cannot be used; one that is refused without a word on what can be done with
-//! it; an option that is dropped in silence; a second place that has to be changed when a system is added.
+//! Fault model: a system that is listed and cannot be used; one that is refused without a word on
+//! what can be done with it; an option that is dropped in silence; a second place that has to be
+//! changed when a system is added.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -38,8 +39,8 @@ fn small(format: &dyn Format) -> MakeOptions {
     MakeOptions { segment_size, ..MakeOptions::default() }
 }
 
-/// Each system that runs is made, found by probe, mounted, written, unmounted, checked, and read again. Would catch a
-/// system whose entry leads to another one's parts.
+/// Each system that runs is made, found by probe, mounted, written, unmounted, checked, and read
+/// again. Would catch a system whose entry leads to another one's parts.
 #[test]
 fn every_system_that_runs_keeps_what_is_written() {
     for system in System::runnable() {
@@ -66,8 +67,8 @@ fn every_system_that_runs_keeps_what_is_written() {
     }
 }
 
-/// Every rule that a system names can be switched off, and the system works without it as long as nothing crashes;
-/// unknown rules are refused. Would catch names of another ordering's rules.
+/// Every rule that a system names can be switched off, and the system works without it as long as
+/// nothing crashes; unknown rules are refused. Would catch names of another ordering's rules.
 #[test]
 fn rules_are_those_of_the_ordering() {
     for system in System::runnable() {
@@ -86,8 +87,8 @@ fn rules_are_those_of_the_ordering() {
     assert!(of(ffs::SYNC) > 3 && of(ffs::SOFT_UPDATES) > 10);
 }
 
-/// An LFS is mounted for use under its own ordering, and under no other's. Would catch an ordering that is dropped in
-/// silence, or a mount that only reads.
+/// An LFS is mounted for use under its own ordering, and under no other's. Would catch an ordering
+/// that is dropped in silence, or a mount that only reads.
 #[test]
 fn a_log_is_mounted_under_its_own_ordering() {
     run(async |rt| {
@@ -115,8 +116,9 @@ fn a_log_is_mounted_under_its_own_ordering() {
     });
 }
 
-/// The file system made last is found, and nothing of the earlier one: no superblock of the earlier one leads to it.
-/// Would catch a probe that takes a leftover for the present format, and a reader that finds an old copy.
+/// The file system made last is found, and nothing of the earlier one: no superblock of the earlier
+/// one leads to it. Would catch a probe that takes a leftover for the present format, and a reader
+/// that finds an old copy.
 #[test]
 fn the_file_system_that_was_made_last_is_found() {
     run(async |rt| {
@@ -143,8 +145,9 @@ fn the_file_system_that_was_made_last_is_found() {
     });
 }
 
-/// A DualFS is found by its metadata device, and the error names the missing data device; a data device alone is
-/// recognised too. Would catch a pair that is mounted without one half, or taken for another format.
+/// A DualFS is found by its metadata device, and the error names the missing data device; a data
+/// device alone is recognised too. Would catch a pair that is mounted without one half, or taken
+/// for another format.
 #[test]
 fn a_pair_is_found_and_shown_by_either_half() {
     run(async |rt| {
@@ -169,9 +172,9 @@ fn a_pair_is_found_and_shown_by_either_half() {
     });
 }
 
-/// A check reads both halves of a metadata device: halves that differ, a half that lacks writes and a device that is none are findings,
-/// which a repair removes; a half that is missing is none. `info` names the halves with their states. Would catch a check that looks
-/// at one half only.
+/// A check reads both halves of a metadata device: halves that differ, a half that lacks writes and
+/// a device that is none are findings, which a repair removes; a half that is missing is none.
+/// `info` names the halves with their states. Would catch a check that looks at one half only.
 #[test]
 fn a_check_compares_the_halves_of_a_metadata_device() {
     run(async |rt| {
@@ -261,7 +264,8 @@ fn options_that_a_format_lacks_are_refused() {
     }
 }
 
-/// Names are unique, and an ordering's word leads to one kind of system. Would catch an entry that was copied.
+/// Names are unique, and an ordering's word leads to one kind of system. Would catch an entry that
+/// was copied.
 #[test]
 fn names_are_unique() {
     let mut names: Vec<_> = System::all().iter().map(|s| s.name()).collect();
@@ -305,9 +309,9 @@ const ELSEWHERE: [(&str, usize, &str); 15] = [
     ("judge/crash/src/saved.rs", 1, "a name in a test of the file's form"),
 ];
 
-/// Adding a system touches its own module and a line of the registry: outside of this crate no source knows a system by
-/// name, except the places above, which show published comparisons or examples. Would catch a list of systems, or a
-/// match over them, that has to be kept up to date.
+/// Adding a system touches its own module and a line of the registry: outside of this crate no
+/// source knows a system by name, except the places above, which show published comparisons or
+/// examples. Would catch a list of systems, or a match over them, that has to be kept up to date.
 #[test]
 fn systems_are_named_here_and_in_few_places_for_a_reason() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
@@ -329,7 +333,8 @@ fn systems_are_named_here_and_in_few_places_for_a_reason() {
     assert_eq!(found, [], "these name a system: take it from the registry");
 }
 
-/// Whether a line of code, not of documentation, has a system's name as a word, or the constant that it is.
+/// Whether a line of code, not of documentation, has a system's name as a word, or the constant
+/// that it is.
 fn names_a_system(line: &str) -> bool {
     if line.trim_start().starts_with("//") {
         return false;
@@ -363,8 +368,9 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// One block of one half is damaged, wherever the half has something, and both halves are clean. A repair must leave the
-/// file and keep the half that is whole. Would catch a repair that copies the damaged half over the other one.
+/// One block of one half is damaged, wherever the half has something, and both halves are clean. A
+/// repair must leave the file and keep the half that is whole. Would catch a repair that copies the
+/// damaged half over the other one.
 #[test]
 fn a_repair_keeps_the_better_half() {
     run(async |rt| {

@@ -1,7 +1,8 @@
-//! Measures how fast a stored trace is counted from its tables: `counting START-IMAGE TRACE [MILLIONS] [FOLDER]`. The
-//! dm-log-writes log is repeated to so many millions of requests, named, and stored in the folder. Counting, from
-//! opening the files to the last number, is timed nine times. Naming the stored trace again is timed once, where it
-//! is not too long. Run it with `cargo run --release -p ordo-annotate --example counting`.
+//! Measures how fast a stored trace is counted from its tables: `counting START-IMAGE TRACE
+//! [MILLIONS] [FOLDER]`. The dm-log-writes log is repeated to so many millions of requests, named,
+//! and stored in the folder. Counting, from opening the files to the last number, is timed nine
+//! times. Naming the stored trace again is timed once, where it is not too long. Run it with `cargo
+//! run --release -p ordo-annotate --example counting`.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -92,8 +93,8 @@ fn measure(dir: &Path, written: &store::Written, found: &WatchFindings) {
     );
 }
 
-/// The processor time of all threads so far, from Linux's counters, in seconds with a resolution of 1/100; other
-/// processes do not count.
+/// The processor time of all threads so far, from Linux's counters, in seconds with a resolution of
+/// 1/100; other processes do not count.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let rest = stat.rsplit(')').next().unwrap_or_default();

@@ -26,8 +26,8 @@ pub struct Wait {
     pub request: u64,
     /// The kind of its first block, or `flush`.
     pub kind: &'static str,
-    /// The part of the call's time for which this request accounts: each moment counts for the request under way that
-    /// was issued first.
+    /// The part of the call's time for which this request accounts: each moment counts for the
+    /// request under way that was issued first.
     pub ns: u64,
 }
 
@@ -74,8 +74,8 @@ impl StoredCall {
     }
 }
 
-/// Fills in inodes. A file has every name that its calls show, and the inode that the rows give to these names, if
-/// there is only one.
+/// Fills in inodes. A file has every name that its calls show, and the inode that the rows give to
+/// these names, if there is only one.
 pub fn find_inodes(calls: &mut [StoredCall], rows: &[BlockRow]) {
     let mut inodes: FxHashMap<&str, Option<u64>> = FxHashMap::default();
     for row in rows {
@@ -124,8 +124,9 @@ pub fn find_inodes(calls: &mut [StoredCall], rows: &[BlockRow]) {
     }
 }
 
-/// Finds the requests that each call waited for: writes and flushes under way while the call ran, and completed by its
-/// end, of its file's contents, of metadata and of the journal. A call about all files waits for every write.
+/// Finds the requests that each call waited for: writes and flushes under way while the call ran,
+/// and completed by its end, of its file's contents, of metadata and of the journal. A call about
+/// all files waits for every write.
 pub fn find_waits(calls: &mut [StoredCall], trace: &Trace, rows: &[BlockRow]) {
     let mut done: Vec<(u64, u64)> = trace
         .requests()
@@ -191,7 +192,8 @@ pub struct Waited {
     pub calls: u64,
     /// Their time in nanoseconds.
     pub ns: u64,
-    /// The part of that time in which they waited for requests, by the kind of the first block, or `flush`.
+    /// The part of that time in which they waited for requests, by the kind of the first block, or
+    /// `flush`.
     pub by_kind: BTreeMap<&'static str, u64>,
     /// The rest.
     pub elsewhere_ns: u64,

@@ -1,7 +1,8 @@
-//! Counts a stored trace from its tables, on all processors. The result is that of naming the trace again, but no
-//! contents are read.
+//! Counts a stored trace from its tables, on all processors. The result is that of naming the trace
+//! again, but no contents are read.
 //!
-//! Requests are counted first, group by group, then blocks. A group of blocks has all blocks of its requests.
+//! Requests are counted first, group by group, then blocks. A group of blocks has all blocks of its
+//! requests.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -20,8 +21,8 @@ use crate::parts;
 use crate::reading::{BLOCKS, DEVICE_MAX, REQUESTS, Reading, StoreError, op_of};
 use crate::table::NO_CODE;
 
-/// The findings of the watcher that named a trace's blocks. `None` if the trace lacks the tables for this and must be
-/// named again.
+/// The findings of the watcher that named a trace's blocks. `None` if the trace lacks the tables
+/// for this and must be named again.
 ///
 /// # Errors
 /// A file is missing, damaged, or of another trace, or a row makes no sense.
@@ -64,7 +65,8 @@ pub(crate) fn count_traffic(dir: &Path, closing: &Closing) -> Result<Stats, Stor
     Ok(stats)
 }
 
-/// Does `count` pieces of work on all processors. Returns their results in order, or the first failure.
+/// Does `count` pieces of work on all processors. Returns their results in order, or the first
+/// failure.
 pub(crate) fn on_all<T: Send>(
     pieces: usize,
     work: impl Fn(usize) -> Result<T, StoreError> + Sync,
@@ -99,7 +101,8 @@ struct Request {
     how: u8,
 }
 
-/// The request's blocks are counted as written. `READ`: as read. A request without blocks has neither flag.
+/// The request's blocks are counted as written. `READ`: as read. A request without blocks has
+/// neither flag.
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 /// The request counts as one write for each piece of [`ZEROS`] bytes.
@@ -117,7 +120,8 @@ struct Requests {
     discards: u64,
     /// The bytes of all requests.
     bytes: u128,
-    /// For writes, then for reads: the row of the first request, its offset, and the end of the last request.
+    /// For writes, then for reads: the row of the first request, its offset, and the end of the
+    /// last request.
     ends: [Option<(usize, u64, u64)>; 2],
 }
 
@@ -187,7 +191,8 @@ struct Numbered {
 }
 
 impl Numbered {
-    /// Joins groups: the first write of a group may continue the last write of an earlier one, or `before` the trace.
+    /// Joins groups: the first write of a group may continue the last write of an earlier one, or
+    /// `before` the trace.
     fn join(all: Vec<Requests>, before: Ends) -> Numbered {
         let counted = all.iter().map(|group| group.counted).sum();
         let (mut groups, mut first, mut next) = (Vec::new(), Vec::new(), 0);
@@ -297,8 +302,8 @@ impl Counted {
     }
 }
 
-/// Counts a request under the kind of its first byte. Within a write of zeros, each piece after the first is
-/// sequential.
+/// Counts a request under the kind of its first byte. Within a write of zeros, each piece after the
+/// first is sequential.
 fn begin(counts: &mut TrafficCounts, how: u8, covered: u64) {
     counts.requests += 1;
     counts.sync += u64::from(how & SYNC != 0);

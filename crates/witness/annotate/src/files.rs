@@ -1,7 +1,7 @@
 //! The traffic of each file, from the rows of its blocks and its shares of others.
 //!
-//! Every byte of every read and write belongs to exactly one line: a file's line, or the line of bytes that
-//! belong to no file.
+//! Every byte of every read and write belongs to exactly one line: a file's line, or the line of
+//! bytes that belong to no file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub struct Amount {
     pub requests: u64,
 }
 
-/// The columns of numbers: bytes and requests of each part, in the order of [`FileTraffic`]'s fields.
+/// The columns of numbers: bytes and requests of each part, in the order of [`FileTraffic`]'s
+/// fields.
 pub(crate) const NUMBERS: [&str; 2 * PARTS] = [
     "data_bytes",
     "data_requests",
@@ -106,8 +107,8 @@ pub(crate) struct Piece<K> {
     pub(crate) owner: Option<K>,
 }
 
-/// Divides the bytes of one request among files: calls `add` with a file, or none, the part and the bytes. Shares are
-/// offsets, bytes and files, in order.
+/// Divides the bytes of one request among files: calls `add` with a file, or none, the part and the
+/// bytes. Shares are offsets, bytes and files, in order.
 pub(crate) fn split<K: Copy>(
     op: RequestOp,
     pieces: &[Piece<K>],

@@ -1,4 +1,5 @@
-//! A watcher's results that the rows of requests and blocks do not hold, stored beside them: `docs/formats/trace.md`.
+//! A watcher's results that the rows of requests and blocks do not hold, stored beside them:
+//! `docs/formats/trace.md`.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use crate::table::{Column, Seal};
 
 /// The file with one row for each transaction.
 pub(crate) const TRANSACTIONS: &str = "transactions.parquet";
-/// The file with guesses that were settled, and with the seals of the other files. It is written last.
+/// The file with guesses that were settled, and with the seals of the other files. It is written
+/// last.
 pub(crate) const RECOUNTED: &str = "recounted.parquet";
 
 /// The header of [`RECOUNTED`], beside the fields that every file's header has.
@@ -234,7 +236,8 @@ pub(crate) fn read_transactions(
         let nanos = |column: &[Option<i64>]| column.get(row).copied().flatten().unwrap_or(0) as u64;
         let maybe = |column: &[Option<i64>]| column.get(row).copied().flatten().map(|n| n as u64);
         let moment = |request, nanos, epoch| Moment { request, nanos, epoch };
-        // Fields that the summary does not need stay at their defaults, and their columns are not read.
+        // Fields that the summary does not need stay at their defaults, and their columns are not
+        // read.
         read.push(Transaction {
             first: moment(first[row] as u64, nanos(&first_ns), 0),
             last: moment(0, 0, last_epoch[row] as u64),

@@ -1,4 +1,5 @@
-//! The pieces of a device that a decoder read before the trace: enough to name the trace again without the device.
+//! The pieces of a device that a decoder read before the trace: enough to name the trace again
+//! without the device.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -172,8 +173,8 @@ impl DiskImage for TracedImage {
 mod tests {
     use super::*;
 
-    /// Every range that was read through a learning image must read the same from the learned pieces, zeros included;
-    /// a read past the end must fail in both.
+    /// Every range that was read through a learning image must read the same from the learned
+    /// pieces, zeros included; a read past the end must fail in both.
     #[test]
     fn bytes_that_were_read_are_kept() {
         let device: Vec<u8> = (0..20_000u32).map(|i| if i < 8192 { 0 } else { i as u8 }).collect();

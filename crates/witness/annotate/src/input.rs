@@ -140,9 +140,9 @@ fn read_trace(paths: &[PathBuf]) -> Result<Read, InputError> {
     Ok(Read { trace, pieces, calls: Vec::new(), notes, system: None })
 }
 
-/// Opens a trace of one volume: a directory that [`store::write`] made, a log of dm-log-writes, files of blktrace, or the text of
-/// blkparse or bpftrace. `start` is the device's contents before the trace, in an image or on a device; a stored directory has the
-/// pieces of them that it needs.
+/// Opens a trace of one volume: a directory that [`store::write`] made, a log of dm-log-writes,
+/// files of blktrace, or the text of blkparse or bpftrace. `start` is the device's contents before
+/// the trace, in an image or on a device; a stored directory has the pieces of them that it needs.
 ///
 /// # Errors
 /// The trace cannot be read, or is in none of these forms, or the disk has several volumes.

@@ -1,28 +1,33 @@
-//! Annotated traces: every request with the meaning of its blocks, stored as Parquet and shown to other programs.
+//! Annotated traces: every request with the meaning of its blocks, stored as Parquet and shown to
+//! other programs.
 //!
 //! Layers, lowest first:
-//! - [`image`]: the pieces of a device that a decoder read before the trace, and a device made of these.
+//! - [`image`]: the pieces of a device that a decoder read before the trace, and a device made of
+//!   these.
 //! - [`volumes`]: the partitions of a disk, each with a trace of its own.
 //! - [`rows`]: one row for each block of each request, from a watcher's reports.
-//! - [`owners`]: a trace replayed to a watcher, the rows with the owners and names that later requests show; [`files`]:
-//!   the traffic of each file.
+//! - [`owners`]: a trace replayed to a watcher, the rows with the owners and names that later
+//!   requests show; [`files`]: the traffic of each file.
 //! - [`calls`]: system calls beside the requests, and the requests for which they waited.
-//! - `table`: columns in a Parquet file; `reading`: one file of a stored trace, and every error that it can give.
-//! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the tables, without naming
-//!   the requests again.
+//! - `table`: columns in a Parquet file; `reading`: one file of a stored trace, and every error
+//!   that it can give.
+//! - `findings`: a watcher's results beside the rows; [`counting`]: the same results from the
+//!   tables, without naming the requests again.
 //! - [`store`]: a trace as a directory of Parquet files, in the format of `docs/formats/trace.md`.
 //! - [`tables`]: a stored trace read group by group, without its contents until they are asked for.
-//! - [`parts`]: a recording in parts, each a trace by itself: written while it is recorded, analysed together.
+//! - [`parts`]: a recording in parts, each a trace by itself: written while it is recorded,
+//!   analysed together.
 //! - [`input`]: a trace opened from any known form.
-//! - [`expect`]: rules that a journaling file system is expected to keep, and the requests that break them.
-//! - [`perfetto`], [`text`], [`page`]: output for people: Perfetto's JSON, lines as blkparse prints them, and a page
-//!   with plots.
+//! - [`expect`]: rules that a journaling file system is expected to keep, and the requests that
+//!   break them.
+//! - [`perfetto`], [`text`], [`page`]: output for people: Perfetto's JSON, lines as blkparse prints
+//!   them, and a page with plots.
 //!
 //! Invariants:
 //! - A stored trace reads back as it was written: requests, times, contents, order.
 //! - Equal contents are stored once.
-//! - Counts from the tables are equal to those of the watcher that named the blocks. If they cannot be, there are
-//!   none.
+//! - Counts from the tables are equal to those of the watcher that named the blocks. If they cannot
+//!   be, there are none.
 //! - The same trace gives the same bytes.
 //! - A number in a file's header is trusted only if the file is long enough for it.
 //!

@@ -1,9 +1,10 @@
 //! Rows of blocks with their owners, including owners that only a later pointer or name shows.
 //!
-//! Most file data are written before the inode that points to them, and most inodes before the directory that names
-//! them. A [`Collector`] keeps the rows that lack an owner by their block, and fills them in when a request shows it. It
-//! keeps the rows of each file by their inode, and gives them the last path that the file had: when the inode is freed
-//! or used again, and at the end of the trace.
+//! Most file data are written before the inode that points to them, and most inodes before the
+//! directory that names them. A [`Collector`] keeps the rows that lack an owner by their block, and
+//! fills them in when a request shows it. It keeps the rows of each file by their inode, and gives
+//! them the last path that the file had: when the inode is freed or used again, and at the end of
+//! the trace.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -67,14 +68,15 @@ pub struct Collector {
     open: FxHashMap<u64, Open>,
     /// Inodes with rows that lack a path, by the inode whose name is missing.
     awaited: FxHashMap<u64, Vec<u64>>,
-    /// Rows whose owner a late pointer may still change: for each inode, the rows with its blocks since it was last
-    /// written.
+    /// Rows whose owner a late pointer may still change: for each inode, the rows with its blocks
+    /// since it was last written.
     unconfirmed: FxHashMap<u64, Vec<u32>>,
     /// For each row, and for each share, the life of the inode to which it belongs.
     lifetimes: [Vec<u64>; 2],
     /// The number of lifetimes so far.
     began: u64,
-    /// The state that goes over from one part of a recording to the next; `None` if the recording has no parts.
+    /// The state that goes over from one part of a recording to the next; `None` if the recording
+    /// has no parts.
     carried: Option<carry::Carried>,
 }
 
@@ -148,7 +150,8 @@ impl Collector {
         self.rows.is_empty()
     }
 
-    /// Ends the trace. All rows and shares are in the order of requests: reads are reported when they complete.
+    /// Ends the trace. All rows and shares are in the order of requests: reads are reported when
+    /// they complete.
     pub fn finish(mut self, watch: &Watch) -> (Vec<BlockRow>, Vec<FileShare>) {
         watch.end_names();
         let open: Vec<u64> = self.open.keys().copied().collect();
@@ -168,7 +171,8 @@ impl Collector {
         self.before[row] = self.last.insert(key, row as u32).unwrap_or(NONE);
     }
 
-    /// Gives a range of the request to a file: the whole rows if it is their only owner, otherwise a share of them.
+    /// Gives a range of the request to a file: the whole rows if it is their only owner, otherwise
+    /// a share of them.
     fn share(&mut self, request: u64, first: usize, share: &Share, event: &ClassifiedEvent<'_>) {
         let end = share.offset + share.len;
         if share.bytes == share.len {
@@ -205,11 +209,13 @@ impl Collector {
         self.look_up(ino, event);
     }
 
-    /// Notes the present path of an open file. If there is none, notes the inode whose name is missing.
+    /// Notes the present path of an open file. If there is none, notes the inode whose name is
+    /// missing.
     fn look_up(&mut self, ino: u64, event: &ClassifiedEvent<'_>) {
         let Some(file) = self.open.get_mut(&ino) else { return };
         if let Some(path) = event.path(ino) {
-            // If pointers come late, a directory may name the next file in an inode before the inode is written.
+            // If pointers come late, a directory may name the next file in an inode before the
+            // inode is written.
             if !event.pointers_come_late || file.path.is_none() {
                 file.path = Some(path);
             }
@@ -284,7 +290,8 @@ impl Collector {
             if !carry::may_change(this, event.pointers_come_late) {
                 break;
             }
-            // Contents that cannot be of that kind, and a write that reaches beyond the claim, were another file's.
+            // Contents that cannot be of that kind, and a write that reaches beyond the claim, were
+            // another file's.
             let looks = self.looks.get(&row).copied().unwrap_or(Looks::Unjudged);
             let end = claim.block.saturating_add(claim.blocks) << event.claim_shift;
             let reaches_beyond = this.home.is_none() && this.offset + this.len > end;
@@ -332,7 +339,8 @@ pub fn of_trace(trace: &Trace, watch: &Rc<Watch>) -> Vec<BlockRow> {
     with_shares(trace, watch).0
 }
 
-/// Replays a trace to a watcher, and returns the rows, and the shares of files in blocks that they share.
+/// Replays a trace to a watcher, and returns the rows, and the shares of files in blocks that they
+/// share.
 pub fn with_shares(trace: &Trace, watch: &Rc<Watch>) -> (Vec<BlockRow>, Vec<FileShare>) {
     let rows = Rc::new(RefCell::new(Collector::default()));
     let number = Rc::new(Cell::new(0));

@@ -41,7 +41,8 @@ struct Picture {
 /// A mark of a timeline: its row, start, end and number, and whether it is the journal's.
 type Mark = (usize, f64, f64, u64, bool);
 
-/// A timeline: writes by kind and system calls that waited for requests by name; transactions; or files.
+/// A timeline: writes by kind and system calls that waited for requests by name; transactions; or
+/// files.
 #[derive(serde::Serialize)]
 struct Timeline {
     title: &'static str,
@@ -165,7 +166,8 @@ fn script_json(value: &impl serde::Serialize) -> String {
     text.replace('<', "\\u003c")
 }
 
-/// Thins out a line with too many points: of each interval the first, minimum, maximum and last point stay.
+/// Thins out a line with too many points: of each interval the first, minimum, maximum and last
+/// point stay.
 fn thin(points: Vec<[f64; 2]>) -> Vec<[f64; 2]> {
     if points.len() <= POINTS {
         return points;
@@ -194,8 +196,8 @@ fn written<'a>(trace: &'a Trace, blocks: &'a [BlockRow]) -> impl Iterator<Item =
 
 const MB: f64 = 1e6;
 
-/// Journal and fixed-location traffic over data written (Figures 3 to 5). Data count when they are new to the device,
-/// whether they go to the journal first or to their fixed location at once.
+/// Journal and fixed-location traffic over data written (Figures 3 to 5). Data count when they are
+/// new to the device, whether they go to the journal first or to their fixed location at once.
 fn traffic(trace: &Trace, blocks: &[BlockRow]) -> Picture {
     let (mut journal, mut fixed, mut data) = (0u64, 0u64, 0u64);
     let (mut journals, mut fixeds) = (Vec::new(), Vec::new());

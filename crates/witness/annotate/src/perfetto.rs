@@ -1,5 +1,5 @@
-//! Output in Chrome's JSON trace format, which Perfetto reads: a track for each kind, a slice for each request under
-//! way.
+//! Output in Chrome's JSON trace format, which Perfetto reads: a track for each kind, a slice for
+//! each request under way.
 
 use std::io::{self, Write};
 
@@ -113,8 +113,8 @@ pub fn write(
 /// The process of system calls, beside that of requests.
 const CALLS: u32 = 2;
 
-/// The events of a system call: a slice on its process's track, and a flow to it from the end of the last request that
-/// it waited for.
+/// The events of a system call: a slice on its process's track, and a flow to it from the end of
+/// the last request that it waited for.
 fn of_call<'a>(number: usize, call: &'a StoredCall, trace: &Trace) -> Vec<Event<'a>> {
     let (name, pid, tid) = (&*call.name, CALLS, call.process as u32);
     let micros = |nanos: u64| nanos as f64 / 1000.0;

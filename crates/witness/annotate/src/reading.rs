@@ -97,7 +97,8 @@ pub enum StoreError {
         /// The column.
         column: &'static str,
     },
-    /// A column has another type, lacks values that it must have, or has values that it must not have.
+    /// A column has another type, lacks values that it must have, or has values that it must not
+    /// have.
     #[error("{}: column '{column}' does not have the form in docs/formats/trace.md", path.display())]
     Column {
         /// The file.

@@ -35,8 +35,8 @@ pub struct BlockRow {
     pub home: Option<(u64, Class)>,
     /// The newest transaction that logged this block: this write checkpoints the block for it.
     pub completes: Option<u64>,
-    /// Whether no pointer led to the block when it was written, so that its kind is a guess from its
-    /// contents.
+    /// Whether no pointer led to the block when it was written, so that its kind is a guess from
+    /// its contents.
     pub guess: bool,
     /// The reason why it has no name.
     pub reason: Option<Reason>,
@@ -53,7 +53,8 @@ pub struct BlockRow {
 pub enum Known {
     /// A pointer led to the block when it was written.
     Pointer,
-    /// A pointer that was written later leads to the block, and this was the last write before that.
+    /// A pointer that was written later leads to the block, and this was the last write before
+    /// that.
     Later,
     /// Another file may have owned the block at the time of this write.
     Guess,
@@ -70,7 +71,8 @@ impl Known {
     }
 }
 
-/// A file's part of blocks that several files share: inodes in one block, records in one piece of a log.
+/// A file's part of blocks that several files share: inodes in one block, records in one piece of a
+/// log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileShare {
     /// The request's number.

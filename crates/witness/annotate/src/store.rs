@@ -25,12 +25,12 @@ use crate::tables::{self, StoredRequest, TableHead};
 
 pub use crate::reading::{StoreError, VERSION};
 
-/// The most bytes of contents that a trace may have when it is read. Equal contents are stored once, so a small file
-/// can claim any number.
+/// The most bytes of contents that a trace may have when it is read. Equal contents are stored
+/// once, so a small file can claim any number.
 const CONTENTS_MAX: u64 = 64 << 30;
 
-/// The most contents in a row group, and their bytes, since the columns of a group are in memory together. A single one may have
-/// more bytes.
+/// The most contents in a row group, and their bytes, since the columns of a group are in memory
+/// together. A single one may have more bytes.
 const CONTENTS_GROUP: usize = 1 << 12;
 const CONTENTS_BYTES: usize = 8 << 20;
 
@@ -99,7 +99,8 @@ impl<'a> Dedup<'a> {
     }
 }
 
-/// Writes a trace to the directory `dir`, which is created. Files of an older trace in it are replaced.
+/// Writes a trace to the directory `dir`, which is created. Files of an older trace in it are
+/// replaced.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -107,7 +108,8 @@ pub fn write(dir: &Path, parts: &Parts<'_>) -> Result<Written, StoreError> {
     write_in_groups(dir, parts, table::GROUP)
 }
 
-/// Writes a trace with row groups of about `rows` rows. A reader holds one group for each processor in memory.
+/// Writes a trace with row groups of about `rows` rows. A reader holds one group for each processor
+/// in memory.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -115,7 +117,8 @@ pub fn write_in_groups(dir: &Path, parts: &Parts<'_>, rows: usize) -> Result<Wri
     write_all(dir, parts, None, rows)
 }
 
-/// Writes a part of a recording: a trace that can be read by itself, with what the other parts need.
+/// Writes a part of a recording: a trace that can be read by itself, with what the other parts
+/// need.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -291,8 +294,8 @@ impl Files<'_> {
         let closing = Closing::new(found, std::mem::take(&mut self.seals));
         self.says.extend(closing.says());
         self.put(RECOUNTED, closing.recounted.len(), alone, |rows| closing.columns(rows))?;
-        // The results are kept only if counting the tables gives exactly the same; otherwise the trace must be named
-        // again.
+        // The results are kept only if counting the tables gives exactly the same; otherwise the
+        // trace must be named again.
         if !counting::count(self.dir).is_ok_and(|counted| counted == Some(found.into())) {
             let path = self.dir.join(RECOUNTED);
             fs::remove_file(&path).map_err(|error| StoreError::Io { path, error })?;
@@ -443,7 +446,8 @@ pub fn read(dir: &Path) -> Result<Stored, StoreError> {
     Ok(Stored { trace, start: Pieces { bytes, known }, system })
 }
 
-/// Puts together the contents of each request whose blocks all have contents. Returns the place of each.
+/// Puts together the contents of each request whose blocks all have contents. Returns the place of
+/// each.
 fn keep<'a>(
     trace: &mut Trace,
     requests: &[StoredRequest],
@@ -453,7 +457,8 @@ fn keep<'a>(
     let (ids, offsets) = (file.ints("request")?, file.ints("offset")?);
     let (lens, numbers) = (file.ints("length")?, file.maybe_ints("content")?);
     let mut spans = FxHashMap::default();
-    // The request being put together: its number, its next byte, and its contents so far, unless some are missing.
+    // The request being put together: its number, its next byte, and its contents so far, unless
+    // some are missing.
     let mut now: Option<(u64, u64, Option<Vec<u8>>)> = None;
     let mut total = 0u64;
     let mut done = |now: Option<(u64, u64, Option<Vec<u8>>)>, trace: &mut Trace| {
@@ -507,8 +512,9 @@ fn keep<'a>(
 mod tests {
     use super::*;
 
-    /// Groups of contents are bounded by rows and by bytes, and have every row once. Would catch a writer that copies all
-    /// contents of a long recording at once, and a row that is lost between two groups.
+    /// Groups of contents are bounded by rows and by bytes, and have every row once. Would catch a
+    /// writer that copies all contents of a long recording at once, and a row that is lost between
+    /// two groups.
     #[test]
     fn groups_of_contents_have_few_bytes() {
         let (long, short) = (vec![0; CONTENTS_BYTES / 2 + 1], vec![0; 10]);

@@ -1,5 +1,6 @@
-//! A stored trace whose blocks are named, read from its tables group by group: requests and their rows pass by in order, and
-//! contents stay in their file until they are asked for. So a trace may be much larger than memory.
+//! A stored trace whose blocks are named, read from its tables group by group: requests and their
+//! rows pass by in order, and contents stay in their file until they are asked for. So a trace may
+//! be much larger than memory.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -157,7 +158,8 @@ impl StoredTables {
         Ok(())
     }
 
-    /// Shows each request with its number, a mark's text, and the rows of its blocks. The rows lack paths, names and reasons.
+    /// Shows each request with its number, a mark's text, and the rows of its blocks. The rows lack
+    /// paths, names and reasons.
     ///
     /// # Errors
     /// A file is damaged, or a row makes no sense.
@@ -397,7 +399,8 @@ pub(crate) fn request_group(
     Ok(rows)
 }
 
-/// The rows of a group, without paths, names and reasons; the numbers of their contents are appended to `numbers`.
+/// The rows of a group, without paths, names and reasons; the numbers of their contents are
+/// appended to `numbers`.
 fn block_group(
     file: &Reading,
     group: usize,

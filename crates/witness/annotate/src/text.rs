@@ -28,8 +28,9 @@ fn letters(r: &TraceRequest) -> String {
     if out.is_empty() { "N".into() } else { out }
 }
 
-/// Writes two lines for each request, at its issue (`D`) and at its completion (`C`), in the order of these events; a
-/// mark is a message (`m`). A request's meaning follows the process name in brackets.
+/// Writes two lines for each request, at its issue (`D`) and at its completion (`C`), in the order
+/// of these events; a mark is a message (`m`). A request's meaning follows the process name in
+/// brackets.
 ///
 /// # Errors
 /// `out` failed.

@@ -1,8 +1,10 @@
-//! The volumes of a disk: its partitions, each with a file system or a swap area of its own, and the space around them.
+//! The volumes of a disk: its partitions, each with a file system or a swap area of its own, and
+//! the space around them.
 //!
-//! Each volume has a trace of its own, cut out of the disk's. The first byte of a partition has the offset 0 in its trace, as
-//! its file system counts. A request that reaches into several volumes is in the trace of each, and a flush or a mark is in
-//! all of them. So the numbers of requests differ from those of the disk; the times are the same.
+//! Each volume has a trace of its own, cut out of the disk's. The first byte of a partition has the
+//! offset 0 in its trace, as its file system counts. A request that reaches into several volumes is
+//! in the trace of each, and a flush or a mark is in all of them. So the numbers of requests differ
+//! from those of the disk; the times are the same.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,7 +26,8 @@ pub const TABLES: &str = "partition table";
 /// A part of a disk with a trace of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskVolume {
-    /// The name: `p` and the number of a partition, a letter of a BSD label, `at-` and an offset, or [`REST`].
+    /// The name: `p` and the number of a partition, a letter of a BSD label, `at-` and an offset,
+    /// or [`REST`].
     pub name: String,
     /// The number of the partition, if it has one; 1 for a volume at an offset.
     pub number: Option<u32>,
@@ -34,7 +37,8 @@ pub struct DiskVolume {
     pub origin: u64,
     /// The volume's size in bytes, from its origin.
     pub bytes: u64,
-    /// The parts of partition tables, if this is the space outside of partitions: offsets and lengths in bytes.
+    /// The parts of partition tables, if this is the space outside of partitions: offsets and
+    /// lengths in bytes.
     pub areas: Option<Vec<(u64, u64)>>,
 }
 
@@ -73,8 +77,8 @@ pub fn table(disk: &dyn DiskImage) -> io::Result<PartitionTable> {
 }
 
 impl Volumes {
-    /// The volumes of a disk with partitions. If no partition holds a known file system, but the disk as a whole does,
-    /// the table is a remainder, and the disk is one volume.
+    /// The volumes of a disk with partitions. If no partition holds a known file system, but the
+    /// disk as a whole does, the table is a remainder, and the disk is one volume.
     ///
     /// # Errors
     /// The disk cannot be read.

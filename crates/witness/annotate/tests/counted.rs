@@ -1,8 +1,9 @@
-//! Counting a trace's tables gives exactly what naming the trace again gives. Files that do not belong together, or
-//! were changed since they were written, are refused.
+//! Counting a trace's tables gives exactly what naming the trace again gives. Files that do not
+//! belong together, or were changed since they were written, are refused.
 //!
-//! Fault model: any file of a trace cut off anywhere, missing, with any byte changed, or replaced by the same file of
-//! a trace that differs in one value. The answer may then be an error, or the right one, and no other.
+//! Fault model: any file of a trace cut off anywhere, missing, with any byte changed, or replaced
+//! by the same file of a trace that differs in one value. The answer may then be an error, or the
+//! right one, and no other.
 
 use std::cell::Cell;
 use std::fs;
@@ -48,9 +49,10 @@ fn json(analysis: &Analysis) -> String {
     serde_json::to_string_pretty(analysis).unwrap()
 }
 
-/// Every kernel trace, alone and several times in a row, in one row group and in many: the counts and every
-/// transaction must be those of naming the stored trace again. Catches a request that is counted in two groups or in
-/// none, a guess that is not recounted, and a moment of a transaction in the wrong column.
+/// Every kernel trace, alone and several times in a row, in one row group and in many: the counts
+/// and every transaction must be those of naming the stored trace again. Catches a request that is
+/// counted in two groups or in none, a guess that is not recounted, and a moment of a transaction
+/// in the wrong column.
 #[test]
 fn recorded_traces_are_counted_as_they_are_named() {
     for (start, name) in RECORDED {
@@ -89,8 +91,8 @@ fn recorded_traces_are_counted_as_they_are_named() {
     }
 }
 
-/// A decoder for tests. Blocks have 1 KiB, and the block number decides the kind: of five, one is file data, one a
-/// directory, one a guess until a block of the third kind is written, one unknown.
+/// A decoder for tests. Blocks have 1 KiB, and the block number decides the kind: of five, one is
+/// file data, one a directory, one a guess until a block of the third kind is written, one unknown.
 struct Numbers;
 
 const SHIFT: u32 = 10;
@@ -163,8 +165,9 @@ impl Decoder for Numbers {
     }
 }
 
-/// Requests of every kind, from a deterministic generator: with flags, failures, marks, zeros of several pieces,
-/// parts of blocks, overlapping reads, writes without contents, and requests that never complete.
+/// Requests of every kind, from a deterministic generator: with flags, failures, marks, zeros of
+/// several pieces, parts of blocks, overlapping reads, writes without contents, and requests that
+/// never complete.
 fn made(requests: u64, seed: u64) -> Trace {
     let mut trace = Trace::new(512, true);
     let data = trace.keep(&[9; 16 << 10]);
@@ -253,8 +256,9 @@ fn keep(dir: &Path, trace: &Trace, many: u64, most: usize) -> Analysis {
     Analysis::from(&found)
 }
 
-/// Generated traces of several lengths in groups of several sizes are counted as the watcher counted them. Catches
-/// errors in requests that the recorded traces do not have: reads, zeros, failures, parts of blocks, reasons.
+/// Generated traces of several lengths in groups of several sizes are counted as the watcher
+/// counted them. Catches errors in requests that the recorded traces do not have: reads, zeros,
+/// failures, parts of blocks, reasons.
 #[test]
 fn generated_traces_are_counted_as_the_watcher_counted_them() {
     for (requests, most) in [(0, 8), (1, 8), (7, 1), (500, 1 << 17), (500, 3), (3000, 64)] {
@@ -272,8 +276,8 @@ fn generated_traces_are_counted_as_the_watcher_counted_them() {
     }
 }
 
-/// Reads complete in another order than they were issued in, as on a kernel's device. Whether a read is sequential is
-/// decided at issue, so that the count equals the watcher's.
+/// Reads complete in another order than they were issued in, as on a kernel's device. Whether a
+/// read is sequential is decided at issue, so that the count equals the watcher's.
 #[test]
 fn reads_may_overtake_each_other() {
     use ordo_block::tap::{Completed, Issued, TapSink};
@@ -304,7 +308,8 @@ fn reads_may_overtake_each_other() {
     assert_eq!(WatchFindings::of(&watch).stats.reads.total().sequential, 2);
 }
 
-/// A trace without a known file system is written over another: nothing of the other is left to count.
+/// A trace without a known file system is written over another: nothing of the other is left to
+/// count.
 #[test]
 fn without_findings_there_is_nothing_to_count() {
     let dir = tempfile::tempdir().unwrap();
@@ -390,7 +395,8 @@ fn files_that_are_cut_off_are_refused() {
     assert_eq!(counting::count(dir.path()).unwrap(), Some(found));
 }
 
-/// Every file is replaced by that of a trace that differs in one request, one transaction, or one recount.
+/// Every file is replaced by that of a trace that differs in one request, one transaction, or one
+/// recount.
 #[test]
 fn files_of_another_trace_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -423,8 +429,8 @@ fn files_of_another_trace_are_refused() {
     }
 }
 
-/// Any byte is changed: an error or the same answer. Catches a page, a page header, or a number in a footer that no
-/// check sum covers.
+/// Any byte is changed: an error or the same answer. Catches a page, a page header, or a number in
+/// a footer that no check sum covers.
 #[test]
 fn a_changed_byte_never_changes_the_answer() {
     let dir = tempfile::tempdir().unwrap();
@@ -447,7 +453,8 @@ fn a_changed_byte_never_changes_the_answer() {
     assert_eq!(counting::count(dir.path()).unwrap(), Some(found));
 }
 
-/// A damaged page is named with its column and the rows before its group, in counting and in reading.
+/// A damaged page is named with its column and the rows before its group, in counting and in
+/// reading.
 #[test]
 fn a_damaged_page_is_named_with_its_rows() {
     let dir = tempfile::tempdir().unwrap();

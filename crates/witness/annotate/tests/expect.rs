@@ -12,8 +12,9 @@ use crate::recorded::recorded;
 
 mod recorded;
 
-/// The kernel's ext3 and ReiserFS keep the rules of write-ahead logging. The same trace without its flushes, and with
-/// a block written at its fixed location before its commit, breaks them, and the requests are named.
+/// The kernel's ext3 and ReiserFS keep the rules of write-ahead logging. The same trace without its
+/// flushes, and with a block written at its fixed location before its commit, breaks them, and the
+/// requests are named.
 #[test]
 fn broken_expectations_are_named() {
     let of = |image: &[u8], trace: &Trace| {
@@ -65,7 +66,8 @@ fn blocks(image: &[u8], trace: &Trace) -> Vec<rows::BlockRow> {
     owners::of_trace(trace, &Watch::over(&image).unwrap())
 }
 
-/// A trace with marks and writes inserted before requests: (request number, operation, offset, contents).
+/// A trace with marks and writes inserted before requests: (request number, operation, offset,
+/// contents).
 fn with(
     trace: &Trace,
     put: &[(usize, RequestOp, u64, &[u8])],
@@ -101,8 +103,8 @@ fn with(
     new
 }
 
-/// A file with blocks of its own: its inode, its first block's place, its number of blocks, and the request that
-/// wrote it. The trace's end must be known.
+/// A file with blocks of its own: its inode, its first block's place, its number of blocks, and the
+/// request that wrote it. The trace's end must be known.
 fn some_file(image: &[u8], trace: &Trace) -> (u64, u64, u64, usize) {
     let watch = Watch::over(&image).unwrap();
     let rows = owners::of_trace(trace, &watch);
@@ -120,9 +122,9 @@ fn some_file(image: &[u8], trace: &Trace) -> (u64, u64, u64, usize) {
     (ino, first.offset, first.len, request)
 }
 
-/// The kernel's writes keep every rule about files. A mark for an fsync's return after the flush behind the data
-/// keeps them too. A mark before that flush, before the data, or without the data breaks one, and the answer names
-/// that rule.
+/// The kernel's writes keep every rule about files. A mark for an fsync's return after the flush
+/// behind the data keeps them too. A mark before that flush, before the data, or without the data
+/// breaks one, and the answer names that rule.
 #[test]
 fn an_fsync_without_its_data_is_named() {
     let all = ["ext3", "reiserfs-ordered", "xfs", "nilfs2", "f2fs"];
@@ -169,8 +171,8 @@ fn an_fsync_without_its_data_is_named() {
     }
 }
 
-/// A file's block is written twice more at the end, and nothing else: the inode's times are those of the first write.
-/// With the inode's own block changed in between, no rule is broken.
+/// A file's block is written twice more at the end, and nothing else: the inode's times are those
+/// of the first write. With the inode's own block changed in between, no rule is broken.
 #[test]
 fn an_overwritten_block_without_its_inode_is_named() {
     for (start, name) in [("ext3", "ext3"), ("reiserfs", "reiserfs-ordered"), ("jfs", "jfs")] {

@@ -12,8 +12,9 @@ use ordo_trace::{Flags, RequestOp, RequestSpan, Trace, TraceRequest};
 const FRAGMENT: u64 = 1024;
 const BLOCK: u64 = 8 * FRAGMENT;
 
-/// A decoder for tests. A write to block 0 shows that two fragments of block 1, from the third on, are the target of
-/// inode 5's symbolic link. All other writes are guesses: directories where the first byte is a 'd'.
+/// A decoder for tests. A write to block 0 shows that two fragments of block 1, from the third on,
+/// are the target of inode 5's symbolic link. All other writes are guesses: directories where the
+/// first byte is a 'd'.
 struct Fragments;
 
 impl Decoder for Fragments {
@@ -63,8 +64,8 @@ impl Decoder for Fragments {
     }
 }
 
-/// Replays writes: fragment, number of fragments, contents; and then the pointer. Returns, for the last of them, the
-/// final kind, and the owner with its logical block.
+/// Replays writes: fragment, number of fragments, contents; and then the pointer. Returns, for the
+/// last of them, the final kind, and the owner with its logical block.
 fn owner(writes: &[(u64, u64, u8)]) -> (Class, Option<(u64, u64, Known)>) {
     let mut trace = Trace::new(512, true);
     for (fragment, fragments, byte) in writes.iter().chain(&[(0, 8, b'i')]) {
@@ -86,9 +87,9 @@ fn owner(writes: &[(u64, u64, u8)]) -> (Class, Option<(u64, u64, Known)>) {
     (row.final_kind, row.ino.map(|ino| (ino, row.file_block.unwrap(), row.known.unwrap())))
 }
 
-/// A write before its pointer gets its owner by that pointer: the fragments that the pointer gives, and no write that
-/// reaches beyond them, lies beside them, or has contents of another kind. Catches claims that are taken for whole
-/// blocks.
+/// A write before its pointer gets its owner by that pointer: the fragments that the pointer gives,
+/// and no write that reaches beyond them, lies beside them, or has contents of another kind.
+/// Catches claims that are taken for whole blocks.
 #[test]
 fn a_pointer_gives_its_fragments() {
     let link = (Class::Symlink, Some((5, 3, Known::Later)));

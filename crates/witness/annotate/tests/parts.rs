@@ -1,8 +1,9 @@
 //! A recording in parts gives what the whole recording gives, and a part is a trace by itself.
 //!
-//! Fault model: a block that is written in one part and owned by what a later part shows; a transaction that goes on in
-//! later parts; a request that continues one of the part before; a file whose name changes later; a part that is damaged,
-//! missing, there twice, or cut off with its recorder.
+//! Fault model: a block that is written in one part and owned by what a later part shows; a
+//! transaction that goes on in later parts; a request that continues one of the part before; a file
+//! whose name changes later; a part that is damaged, missing, there twice, or cut off with its
+//! recorder.
 
 use std::convert::Infallible;
 use std::fs;
@@ -63,8 +64,8 @@ fn each_recorded(mut look: impl FnMut(&Trace, &Pieces, &str)) {
     }
 }
 
-/// Every kernel trace, in parts of several lengths: the sum of the parts is what the whole trace gives, every file and
-/// every transaction included. Each part alone reads back and is counted.
+/// Every kernel trace, in parts of several lengths: the sum of the parts is what the whole trace
+/// gives, every file and every transaction included. Each part alone reads back and is counted.
 #[test]
 fn parts_give_what_the_whole_gives() {
     each_recorded(|trace, start, name| {
@@ -115,8 +116,9 @@ fn a_part_starts_with_the_device_as_it_was() {
     });
 }
 
-/// Nothing is recorded for a while: what comes after is named from the device as it is then, and the sum of the parts is
-/// that of the two times. Transactions, files and guesses of the second time are not taken for those of the first.
+/// Nothing is recorded for a while: what comes after is named from the device as it is then, and
+/// the sum of the parts is that of the two times. Transactions, files and guesses of the second
+/// time are not taken for those of the first.
 #[test]
 fn a_pause_divides_a_recording_in_two() {
     each_recorded(|trace, start, name| {
@@ -175,8 +177,9 @@ fn a_pause_divides_a_recording_in_two() {
     });
 }
 
-/// A part that is damaged is named and set aside, and the others are whole: their sum is that of the requests in
-/// them. The same holds for one that is lost, there twice, of a newer version, or under way.
+/// A part that is damaged is named and set aside, and the others are whole: their sum is that of
+/// the requests in them. The same holds for one that is lost, there twice, of a newer version, or
+/// under way.
 #[test]
 fn what_is_damaged_is_named_and_the_rest_is_whole() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
@@ -220,9 +223,10 @@ fn what_is_damaged_is_named_and_the_rest_is_whole() {
     assert!(found.recordings[0].has_end);
 }
 
-/// A part has tables that only the other parts need. A copy that loses one of them, or has it from another part, is still a
-/// trace by itself. The recording is not counted with it as if nothing were known about earlier parts: the part is named
-/// with the table and set aside, and the sum is that of the others. With the table back it is the whole again.
+/// A part has tables that only the other parts need. A copy that loses one of them, or has it from
+/// another part, is still a trace by itself. The recording is not counted with it as if nothing
+/// were known about earlier parts: the part is named with the table and set aside, and the sum is
+/// that of the others. With the table back it is the whole again.
 #[test]
 fn a_part_without_a_table_for_the_others_is_named_and_not_counted() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };

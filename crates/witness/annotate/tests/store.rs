@@ -47,9 +47,9 @@ fn kept_as(
     (write(dir, &parts).unwrap(), blocks)
 }
 
-/// Every trace must read back as it was, and its stored pieces of the device must be enough to name all of it again
-/// in the same way. Catches a column in the wrong place, contents given to the wrong request, and a piece of the
-/// device that a decoder needs and that was not kept.
+/// Every trace must read back as it was, and its stored pieces of the device must be enough to name
+/// all of it again in the same way. Catches a column in the wrong place, contents given to the
+/// wrong request, and a piece of the device that a decoder needs and that was not kept.
 #[test]
 fn a_trace_comes_back_and_means_the_same() {
     for (start, name) in RECORDED {
@@ -85,9 +85,10 @@ fn a_trace_comes_back_and_means_the_same() {
     }
 }
 
-/// The tables, read group by group, must show every request and every row as they were written, and each request's contents when
-/// they are asked for, in any order. Would catch a row that is given to the next request where a group ends, contents that are
-/// put together from the wrong blocks, and a group of contents that is taken for another.
+/// The tables, read group by group, must show every request and every row as they were written, and
+/// each request's contents when they are asked for, in any order. Would catch a row that is given
+/// to the next request where a group ends, contents that are put together from the wrong blocks,
+/// and a group of contents that is taken for another.
 #[test]
 fn tables_show_requests_rows_and_contents() {
     for (start, name) in RECORDED {
@@ -134,8 +135,9 @@ fn shows(dir: &Path, trace: &Trace, blocks: &[rows::BlockRow], name: &str) {
     assert!(kept > 20 && tables.damage().is_none(), "{name}: {kept}");
 }
 
-/// Any file of the tables cut off anywhere, with a byte changed, or missing: an error that names the file, or the same requests,
-/// rows and contents. Would catch a panic, an endless loop, and other contents without a word.
+/// Any file of the tables cut off anywhere, with a byte changed, or missing: an error that names
+/// the file, or the same requests, rows and contents. Would catch a panic, an endless loop, and
+/// other contents without a word.
 #[test]
 fn damaged_tables_are_refused() {
     let (trace, blocks, whole) = marked(40);
@@ -174,7 +176,8 @@ fn damaged_tables_are_refused() {
     assert!(refused > 300 && same < refused / 2, "{refused} refused, {same} the same");
 }
 
-/// All that the tables show: requests, rows, contents. If blocks must be named again, that is an error here.
+/// All that the tables show: requests, rows, contents. If blocks must be named again, that is an
+/// error here.
 type Told = (Vec<TraceRequest>, Vec<rows::BlockRow>, Vec<Option<Vec<u8>>>);
 
 fn told(dir: &Path) -> Result<Told, String> {
@@ -191,7 +194,8 @@ fn told(dir: &Path) -> Result<Told, String> {
     tables.damage().map_or(Ok((requests, blocks, contents)), |error| Err(error.to_string()))
 }
 
-/// A trace of writes, flushes and marks on a device without a known file system, stored in groups of 16 rows.
+/// A trace of writes, flushes and marks on a device without a known file system, stored in groups
+/// of 16 rows.
 fn marked(requests: u64) -> (Trace, Vec<rows::BlockRow>, tempfile::TempDir) {
     let mut trace = Trace::new(512, true);
     for n in 0..requests {
@@ -237,8 +241,8 @@ fn marked(requests: u64) -> (Trace, Vec<rows::BlockRow>, tempfile::TempDir) {
     (trace, blocks, dir)
 }
 
-/// Rows of blocks: names of files as the kernel made them, copies in the journal linked to their checkpoint writes,
-/// and blocks that cover their requests.
+/// Rows of blocks: names of files as the kernel made them, copies in the journal linked to their
+/// checkpoint writes, and blocks that cover their requests.
 #[test]
 fn blocks_say_what_they_are() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
@@ -377,7 +381,8 @@ fn a_stored_trace_is_read_by_other_programs() {
     assert!(events.iter().any(|e| e["args"]["text"] == "a mark"));
 }
 
-/// One of the four files is missing, no Parquet file, of a newer version, or another trace's: each error says which.
+/// One of the four files is missing, no Parquet file, of a newer version, or another trace's: each
+/// error says which.
 #[test]
 fn a_missing_cut_or_foreign_file_of_a_stored_trace_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -404,8 +409,9 @@ fn a_missing_cut_or_foreign_file_of_a_stored_trace_is_named() {
     assert!(matches!(fault(), StoreError::NoColumn { column: "bytes", .. }));
 }
 
-/// Damage inside a column's pages: the error names the file, the column, the place in it, and what to do. Catches a
-/// page whose damage ends the program, and one that is reported as a file that is no Parquet.
+/// Damage inside a column's pages: the error names the file, the column, the place in it, and what
+/// to do. Catches a page whose damage ends the program, and one that is reported as a file that is
+/// no Parquet.
 #[test]
 fn a_damaged_page_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -450,8 +456,8 @@ proptest! {
     }
 }
 
-/// The HTML page loads nothing from elsewhere, has every plot with its lines, and has the sums of the analysis. A
-/// file name that would end the script does not end it.
+/// The HTML page loads nothing from elsewhere, has every plot with its lines, and has the sums of
+/// the analysis. A file name that would end the script does not end it.
 #[test]
 fn the_page_stands_alone() {
     let Some((image, trace)) = recorded("ext3", "ext3") else { return };
@@ -487,8 +493,9 @@ fn the_page_stands_alone() {
     assert!(page.contains("0 requests"));
 }
 
-/// The page has the sums of the table for every trace, guesses that were settled later included; a line for each flush; and it is
-/// made for small screens and dark rooms. The script is one that a browser can read, where node is installed.
+/// The page has the sums of the table for every trace, guesses that were settled later included; a
+/// line for each flush; and it is made for small screens and dark rooms. The script is one that a
+/// browser can read, where node is installed.
 #[test]
 fn the_page_agrees_with_the_table() {
     for (start, name) in RECORDED {
@@ -530,8 +537,8 @@ fn the_page_agrees_with_the_table() {
     }
 }
 
-/// Overlapping writes, many more than a plot has points: the peak of outstanding writes is in the plot, and the line
-/// ends at zero. Catches a peak that is lost in thinning.
+/// Overlapping writes, many more than a plot has points: the peak of outstanding writes is in the
+/// plot, and the line ends at zero. Catches a peak that is lost in thinning.
 #[test]
 fn a_picture_keeps_its_peaks() {
     let mut trace = Trace::new(512, true);

@@ -37,12 +37,12 @@ impl Checker {
         self
     }
 
-    /// Checks the file system, and makes the repairs that the options allow. Repairs are durable on return. The
-    /// superblock, which marks the file system clean, is written last.
+    /// Checks the file system, and makes the repairs that the options allow. Repairs are durable on
+    /// return. The superblock, which marks the file system clean, is written last.
     ///
     /// # Errors
-    /// There is no file system to check, or the device failed. An inconsistent file system is no error; it is in the
-    /// report.
+    /// There is no file system to check, or the device failed. An inconsistent file system is no
+    /// error; it is in the report.
     pub async fn run(&self) -> Result<Report, CheckError> {
         let mut search = Search::new(&self.device);
         let found = match self.options.superblock {

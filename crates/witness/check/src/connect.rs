@@ -56,8 +56,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Checks that the `..` of a directory without a name leads to a directory, or to a free inode. It leads to a
-    /// free inode if its parent was removed and cleared first.
+    /// Checks that the `..` of a directory without a name leads to a directory, or to a free inode.
+    /// It leads to a free inode if its parent was removed and cleared first.
     fn check_parents_that_were(&mut self, heads: &[(usize, bool)]) {
         for (idx, _) in heads.iter().filter(|(_, in_loop)| !in_loop) {
             let DirInfo { ino, dotdot: stored, dotdot_at, moved, .. } = self.dirs[*idx];
@@ -102,8 +102,8 @@ impl Run<'_> {
         Ok(heads)
     }
 
-    /// Takes a directory out of a loop: preferably one whose `..` leads to a parent elsewhere, otherwise the one with
-    /// the lowest number.
+    /// Takes a directory out of a loop: preferably one whose `..` leads to a parent elsewhere,
+    /// otherwise the one with the lowest number.
     async fn break_loop(&mut self, path: &[usize]) -> Result<usize, BlockError> {
         let order = |idx: &&usize| {
             let info = &self.dirs[**idx];

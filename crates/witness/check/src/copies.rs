@@ -46,8 +46,8 @@ impl Run<'_> {
 }
 
 impl Search<'_> {
-    /// The superblock according to its copies, if no copy has its geometry but two agree on another. Then a field of
-    /// the superblock is wrong, and only the copies can correct it.
+    /// The superblock according to its copies, if no copy has its geometry but two agree on
+    /// another. Then a field of the superblock is wrong, and only the copies can correct it.
     pub async fn outvote(&mut self, run: &mut Run<'_>) -> Result<Option<Found>, CheckError> {
         let (sb, endian) = (&run.sb, run.endian);
         let found = match run.copies.other.take() {

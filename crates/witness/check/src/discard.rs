@@ -1,7 +1,8 @@
 //! Clearing inodes without a name that a crash under soft updates left: they were being removed.
 //!
-//! Source: soft-updates-2000, section 4.3 ("The fsck Utility"). The inodes are cleared only if everything else is
-//! as soft updates leave it. If there is damage, a file without a name may have been lost with its directory.
+//! Source: soft-updates-2000, section 4.3 ("The fsck Utility"). The inodes are cleared only if
+//! everything else is as soft updates leave it. If there is damage, a file without a name may have
+//! been lost with its directory.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{self, DT_DIR};
@@ -11,8 +12,9 @@ use crate::Severity;
 use crate::state::{DirInfo, ROOT, Run};
 
 impl Run<'_> {
-    /// Whether all findings, including those still to come, are ordinary after soft updates. Called after phase 2
-    /// and after the search for loops of directories, when nothing except those findings was repaired.
+    /// Whether all findings, including those still to come, are ordinary after soft updates. Called
+    /// after phase 2 and after the search for loops of directories, when nothing except those
+    /// findings was repaired.
     pub fn is_ordinary(&self) -> bool {
         self.report.soft_updates
             && !self.report.counts.contains_key(&Severity::Damage)
@@ -25,8 +27,9 @@ impl Run<'_> {
             })
     }
 
-    /// Whether a directory may have lost its name in a rename: its old name was removed, and the new one, in a new
-    /// directory, never reached the disk. Such a directory is empty, and not inside the root.
+    /// Whether a directory may have lost its name in a rename: its old name was removed, and the
+    /// new one, in a new directory, never reached the disk. Such a directory is empty, and not
+    /// inside the root.
     fn is_left_behind(&self, info: &DirInfo) -> bool {
         let mut at = info;
         // Loops are damage and were cut, so the walk ends.
@@ -84,7 +87,8 @@ impl Run<'_> {
                 .all(|info| i64::from(info.links) >= i64::from(info.found))
     }
 
-    /// Clears a directory without a name, and all directories below it. Files in them lose these names.
+    /// Clears a directory without a name, and all directories below it. Files in them lose these
+    /// names.
     pub async fn discard(&mut self, head: usize) -> Result<(), BlockError> {
         let mut pending = vec![(head, 0)];
         while let Some((idx, depth)) = pending.pop() {

@@ -71,14 +71,15 @@ pub enum DualCheckError {
 }
 
 impl DualChecker {
-    /// A checker of one disk with both devices, or of two disks, the metadata device first. No one else may write to them
-    /// meanwhile.
+    /// A checker of one disk with both devices, or of two disks, the metadata device first. No one
+    /// else may write to them meanwhile.
     pub fn new(devices: &[Device], repair: Repair) -> DualChecker {
         DualChecker { devices: devices.to_vec(), repair, of_halves: Vec::new() }
     }
 
-    /// A checker whose report has findings about the halves of the metadata device too ([`crate::halves::compare`]). The caller
-    /// has joined the halves to one device, and has made them equal if this is a repair.
+    /// A checker whose report has findings about the halves of the metadata device too
+    /// ([`crate::halves::compare`]). The caller has joined the halves to one device, and has made
+    /// them equal if this is a repair.
     #[must_use]
     pub fn with_halves(self, findings: Vec<LfsFinding>) -> DualChecker {
         DualChecker { of_halves: findings, ..self }
@@ -142,7 +143,8 @@ impl DualChecker {
         let mut report = self.log().await?.run().await?;
         let found = !self.of_halves.is_empty();
         self.of_halves.iter().cloned().for_each(|finding| report.add(finding));
-        // The caller copies where it may repair everything; what the log's repair was allowed to do says whether all is done.
+        // The caller copies where it may repair everything; what the log's repair was allowed to do
+        // says whether all is done.
         report.repaired |= found && report.allows(self.repair);
         Ok(report)
     }

@@ -1,5 +1,5 @@
-//! Fields that follow from others, and reserved fields: the superblock's and the recovery record's, before phase 1;
-//! those of a group's header, in phases 1 and 5.
+//! Fields that follow from others, and reserved fields: the superblock's and the recovery record's,
+//! before phase 1; those of a group's header, in phases 1 and 5.
 //!
 //! `docs/formats/ufs2-checks.md` has a line for every field.
 
@@ -57,8 +57,8 @@ impl Run<'_> {
         if self.options.copies { self.check_record().await } else { Ok(()) }
     }
 
-    /// The right `fsbtodb`. Some programs write a value for larger sectors. It is right if the first copy has it
-    /// too.
+    /// The right `fsbtodb`. Some programs write a value for larger sectors. It is right if the
+    /// first copy has it too.
     async fn right_sector_shift(&mut self) -> Result<i32, BlockError> {
         let stored = self.sb.fsbtodb;
         let usual = (self.sb.fsize as u32 / SECTOR).trailing_zeros() as i32;
@@ -71,8 +71,8 @@ impl Run<'_> {
         Ok(if copied == Ok(stored) { stored } else { usual })
     }
 
-    /// Checks the recovery record. It need not exist: a boot program may be in its place, and not every mkfs writes
-    /// it.
+    /// Checks the recovery record. It need not exist: a boot program may be in its place, and not
+    /// every mkfs writes it.
     async fn check_record(&mut self) -> Result<(), BlockError> {
         if self.sb.sblockloc as u64 != SEARCH[0] {
             return Ok(());
@@ -186,7 +186,8 @@ fn reserved(group: &Group, has_clusters: bool) -> [(&'static str, i64); 6] {
     ]
 }
 
-/// Sets the right places of the bitmaps in a header and its older fields, and zeros its reserved fields.
+/// Sets the right places of the bitmaps in a header and its older fields, and zeros its reserved
+/// fields.
 pub(crate) fn straighten(group: &mut Group, layout: &GroupLayout, older: &OlderGroupFields) {
     (group.firstfield, group.sparecon32, group.sparecon64) = (0, 0, [0; 3]);
     (group.old_ncyl, group.old_niblk, group.niblk) = (older.ncyl, older.old_niblk, older.niblk);

@@ -10,7 +10,7 @@ use crate::terms::{Count, Severity, Slot};
 /// Declares the findings of a file system, each with its severity, text and repair.
 macro_rules! findings {
     ($(#[doc = $all:literal])+ $name:ident: $(
-        #[doc = $doc:literal]
+        $(#[doc = $doc:literal])+
         $variant:ident { $($(#[doc = $field_doc:literal])+ $field:ident: $type:ty),* $(,)? }
             $severity:ident, $text:literal, repair $repair:literal;
     )+) => {
@@ -18,7 +18,7 @@ macro_rules! findings {
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         #[serde(tag = "kind", rename_all = "kebab-case")]
         pub enum $name {
-            $(#[doc = $doc] $variant { $($(#[doc = $field_doc])+ $field: $type),* },)+
+            $($(#[doc = $doc])+ $variant { $($(#[doc = $field_doc])+ $field: $type),* },)+
         }
 
         impl $name {
@@ -69,7 +69,8 @@ findings! {
     SuperblockHash {
         /// The superblock's place, in bytes.
         at: u64,
-        /// Whether the hash matches once the clean flag is set: then the write that changed the flag was torn.
+        /// Whether the hash matches once the clean flag is set: then the write that changed the
+        /// flag was torn.
         flag_only: bool,
     } Damage, "superblock at byte {at}: wrong check-hash", repair "hash recomputed";
 
@@ -109,7 +110,8 @@ findings! {
         right: i64,
     } CountsOnly, "superblock: {field}, for older systems, is {stored}, but must be {right}", repair "corrected";
 
-    /// The recovery record in the boot area, which helps to find the superblock's copies, has another geometry.
+    /// The recovery record in the boot area, which helps to find the superblock's copies, has
+    /// another geometry.
     RecoveryRecord {
         /// The field.
         field: &'static str,
@@ -241,7 +243,8 @@ findings! {
         found: i32,
     } CountsOnly, "group {cg}: free clusters of {length} blocks: {stored} recorded, {found} there", repair "count corrected";
 
-    /// According to a group's header, fewer inodes are initialised than are in use, or than mkfs initialises.
+    /// According to a group's header, fewer inodes are initialised than are in use, or than mkfs
+    /// initialises.
     InitialisedTooLow {
         /// The group.
         cg: u32,
@@ -353,8 +356,9 @@ findings! {
         slot: Slot,
         /// The address.
         addr: i64,
-        /// Whether the address is in an indirect block of a file that is no directory. After a crash, a file that grew
-        /// may have it there, if the ordering does not order a size and a pointer that are in two blocks.
+        /// Whether the address is in an indirect block of a file that is no directory. After a
+        /// crash, a file that grew may have it there, if the ordering does not order a size and a
+        /// pointer that are in two blocks.
         growth: bool,
     } Damage, "inode {ino}: {slot} is {addr}, but beyond the file's end", repair "address cleared";
 
@@ -410,7 +414,8 @@ findings! {
         found: u64,
     } CountsOnly, "inode {ino}: {stored} sectors recorded, {found} in use", repair "count corrected";
 
-    /// A device, pipe, socket or short symbolic link has block addresses, or a link has other bytes after its target.
+    /// A device, pipe, socket or short symbolic link has block addresses, or a link has other bytes
+    /// after its target.
     SpecialWithBlocks {
         /// The inode.
         ino: u32,
@@ -455,7 +460,8 @@ findings! {
         mode: u16,
     } Damage, "inode 2 has mode {mode:#o}, but must be the root directory", repair "created";
 
-    /// The superblock asks for a soft-updates journal that does not exist. FreeBSD does not mount such an image.
+    /// The superblock asks for a soft-updates journal that does not exist. FreeBSD does not mount
+    /// such an image.
     JournalMissing {} Damage, "superblock: asks for a journal of soft updates, but there is no /.sujournal", repair "flag cleared";
 
     /// A directory has no `.` at its start.
@@ -488,7 +494,8 @@ findings! {
         parent: u32,
     } Damage, "directory {ino}: \"..\" is inode {stored}, but it is in {parent}", repair "corrected";
 
-    /// A directory without a name has a `..` that leads to a file: its parent's inode was used again too early.
+    /// A directory without a name has a `..` that leads to a file: its parent's inode was used
+    /// again too early.
     DotDotNoDirectory {
         /// The directory.
         ino: u32,
@@ -642,7 +649,8 @@ findings! {
 }
 
 impl Finding {
-    /// The severity if the last use is not known. [`Report::severity`](crate::Report::severity) knows more.
+    /// The severity if the last use is not known. [`Report::severity`](crate::Report::severity)
+    /// knows more.
     pub fn severity(&self) -> Severity {
         match self {
             // Soft updates write a size before the indirect address that it needs.
@@ -652,14 +660,14 @@ impl Finding {
         }
     }
 
-    /// The severity after a crash under soft updates. A torn write of a group or of the superblock spoils only hashes
-    /// and counts, and a mount rebuilds these from data that it trusts. A directory under rename has both names for a
-    /// while.
+    /// The severity after a crash under soft updates. A torn write of a group or of the superblock
+    /// spoils only hashes and counts, and a mount rebuilds these from data that it trusts. A
+    /// directory under rename has both names for a while.
     pub(crate) fn severity_after_soft_updates(&self) -> Severity {
         match self {
             Finding::GroupHash { .. } | Finding::SuperblockHash { .. } => Severity::CountsOnly,
-            // An image of an inode always shows a state that the inode had, so soft updates never leave this;
-            // FreeBSD's fsck stops at such an inode, too.
+            // An image of an inode always shows a state that the inode had, so soft updates never
+            // leave this; FreeBSD's fsck stops at such an inode, too.
             Finding::PartlyFreed { .. } => Severity::Damage,
             // The root has no name, so this cannot be a rename.
             Finding::DirectoryLinkedTwice { target, .. } if *target != ROOT => Severity::LeakOnly,
@@ -672,8 +680,8 @@ impl Finding {
         !matches!(self, Finding::TooManyLinks { .. } | Finding::NoSpace { .. })
     }
 
-    /// Whether a repair of this damage loses nothing: bitmaps that mark used space as free, derived fields, and blocks
-    /// beyond the size that a growing file had on disk.
+    /// Whether a repair of this damage loses nothing: bitmaps that mark used space as free, derived
+    /// fields, and blocks beyond the size that a growing file had on disk.
     pub(crate) fn is_repaired_without_loss(&self) -> bool {
         matches!(
             self,

@@ -1,7 +1,7 @@
 //! Phase 5: cylinder groups, the summary and the totals are compared with what is in use.
 //!
-//! A count is reported only when it matches neither the bitmap beside it nor the true use. If a bitmap is wrong,
-//! only the bitmap is reported, and not the counts that are computed from it.
+//! A count is reported only when it matches neither the bitmap beside it nor the true use. If a
+//! bitmap is wrong, only the bitmap is reported, and not the counts that are computed from it.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::DT_DIR;
@@ -56,7 +56,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Compares the totals in the superblock with the sums of the summary, of the headers, and of the true counts.
+    /// Compares the totals in the superblock with the sums of the summary, of the headers, and of
+    /// the true counts.
     fn check_totals(&mut self, sums: [[i64; 4]; 3]) {
         let total = &self.sb.cstotal;
         let stored = [total.ndir, total.nbfree, total.nifree, total.nffree];

@@ -16,8 +16,8 @@ const STEP: u64 = 1 << 20;
 /// The unit in which differences are counted, in bytes.
 const SECTOR: usize = 512;
 
-/// The findings about two halves: a device that is no half, a half that lacks writes, and halves that should be equal and are
-/// not. The halves are read whole where both say that they are clean.
+/// The findings about two halves: a device that is no half, a half that lacks writes, and halves
+/// that should be equal and are not. The halves are read whole where both say that they are clean.
 ///
 /// # Errors
 /// A half could not be read where the other could be: no finding can be made then.
@@ -60,8 +60,9 @@ pub async fn compare(halves: [&Device; 2], data: &Device) -> Result<Vec<LfsFindi
     Ok(findings)
 }
 
-/// The half, 0 or 1, in which a check finds less. Each is checked as if it were alone. The labels say that both have
-/// everything, so one has lost or damaged sectors. The file system behind them is the only witness.
+/// The half, 0 or 1, in which a check finds less. Each is checked as if it were alone. The labels
+/// say that both have everything, so one has lost or damaged sectors. The file system behind them
+/// is the only witness.
 async fn better(halves: [&Device; 2], data: &Device) -> usize {
     let mut faults = [None, None];
     for (half, faults) in halves.into_iter().zip(&mut faults) {

@@ -99,7 +99,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A group's bitmap of used inodes; `None` if it cannot be trusted, because of the options or its state.
+    /// A group's bitmap of used inodes; `None` if it cannot be trusted, because of the options or
+    /// its state.
     fn trusted_map(&self, cg: u32) -> Option<Vec<u8>> {
         let state = &self.groups[cg as usize];
         let parsed = state.parsed.as_ref()?;
@@ -140,8 +141,8 @@ impl Run<'_> {
                 let bits = self.sb.ipg.min(8 * used.len() as u32);
                 let needed = match bitmap::next_set(used, least.min(bits), bits) {
                     None => least,
-                    // Under soft updates, bits of a bitmap may be on disk before the block with their inodes. None of
-                    // these inodes is in use yet.
+                    // Under soft updates, bits of a bitmap may be on disk before the block with
+                    // their inodes. None of these inodes is in use yet.
                     Some(_) if self.report.soft_updates => least,
                     Some(_) => self.plausible_inodes(cg, Some(used), least).await?,
                 };
@@ -157,8 +158,9 @@ impl Run<'_> {
         Ok(inited)
     }
 
-    /// The number of inodes to check if the header does not tell it: from `least` up to the last inode that looks
-    /// valid (and is marked in `used`, if that can be trusted), rounded up to whole blocks.
+    /// The number of inodes to check if the header does not tell it: from `least` up to the last
+    /// inode that looks valid (and is marked in `used`, if that can be trusted), rounded up to
+    /// whole blocks.
     async fn plausible_inodes(
         &mut self,
         cg: u32,
@@ -195,8 +197,8 @@ impl Run<'_> {
             && self.sb.verify_inode(slot, self.endian).is_ok()
     }
 
-    /// Checks consecutive inodes, the first of which has number `first` in the group. With `used`, only the inodes
-    /// marked there are checked.
+    /// Checks consecutive inodes, the first of which has number `first` in the group. With `used`,
+    /// only the inodes marked there are checked.
     async fn check_slots(
         &mut self,
         cg: u32,
@@ -323,8 +325,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks a link whose address fields hold its target. FreeBSD's fsck clears a link with any other bytes in the
-    /// addresses behind its target.
+    /// Checks a link whose address fields hold its target. FreeBSD's fsck clears a link with any
+    /// other bytes in the addresses behind its target.
     fn check_short_link(&mut self, walk: &mut FileWalk, node: &mut Dinode) {
         let (ino, size) = (walk.ino, self.sb.pointer_size());
         let mut target = node.short_link(self.endian);
@@ -396,7 +398,8 @@ impl Run<'_> {
         }
     }
 
-    /// Checks the extended attributes: their size, their blocks, and whether their records can be read.
+    /// Checks the extended attributes: their size, their blocks, and whether their records can be
+    /// read.
     async fn check_attributes(
         &mut self,
         walk: &mut FileWalk,
@@ -437,8 +440,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads the records of the extended attributes, and cuts them off at the first damaged one. Returns whether
-    /// there was one.
+    /// Reads the records of the extended attributes, and cuts them off at the first damaged one.
+    /// Returns whether there was one.
     async fn check_records(&mut self, ino: u32, node: &mut Dinode) -> Result<bool, BlockError> {
         let size = u64::from(node.extsize);
         let mut area = Vec::with_capacity(node.extsize as usize);
@@ -470,7 +473,8 @@ fn is_type(mode: u16) -> bool {
     matches!(mode & IFMT, IFREG | IFDIR | IFLNK | IFCHR | IFBLK | IFIFO | IFSOCK)
 }
 
-/// The first run of inode blocks in `blocks` (counted in the group) with any inode marked in `used`.
+/// The first run of inode blocks in `blocks` (counted in the group) with any inode marked in
+/// `used`.
 fn blocks_in_use(used: &[u8], blocks: Range<u32>, inopb: u32) -> Option<Range<u32>> {
     let in_use = |block: u32| {
         bitmap::next_set(used, block * inopb, ((block + 1) * inopb).min(used.len() as u32 * 8))

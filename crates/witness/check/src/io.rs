@@ -6,8 +6,9 @@ use ordo_block::{BlockDevice, BlockError, Device, IoBuf, WriteFlags};
 
 use crate::CheckWork;
 
-/// Access to the device in fragments. A read returns the changes made so far. Nothing is written before
-/// [`write_out`](Io::write_out), so a check without repair sees exactly what one with repair does.
+/// Access to the device in fragments. A read returns the changes made so far. Nothing is written
+/// before [`write_out`](Io::write_out), so a check without repair sees exactly what one with repair
+/// does.
 pub(crate) struct Io<'d> {
     device: &'d Device,
     frag: usize,
@@ -57,7 +58,8 @@ impl<'d> Io<'d> {
         Ok(bytes)
     }
 
-    /// Changes bytes from byte `offset` of fragment `addr` on; the range may span several fragments.
+    /// Changes bytes from byte `offset` of fragment `addr` on; the range may span several
+    /// fragments.
     pub async fn change(
         &mut self,
         addr: u64,
@@ -91,8 +93,8 @@ impl<'d> Io<'d> {
         }
     }
 
-    /// Marks fragments that were free before. Changes that refer to them are written only when the fragments are
-    /// on the device.
+    /// Marks fragments that were free before. Changes that refer to them are written only when the
+    /// fragments are on the device.
     pub fn take(&mut self, addr: u64, count: u64) {
         self.fresh.extend(addr..addr + count);
     }
@@ -102,7 +104,8 @@ impl<'d> Io<'d> {
         !self.overlay.is_empty()
     }
 
-    /// Writes fragments at once. Allowed only for fragments to which nothing on the device refers yet.
+    /// Writes fragments at once. Allowed only for fragments to which nothing on the device refers
+    /// yet.
     pub async fn write_now(&mut self, addr: u64, data: &[u8]) -> Result<(), BlockError> {
         for (i, piece) in data.chunks(self.request).enumerate() {
             let at = addr * self.frag as u64 + (i * self.request) as u64;
@@ -113,8 +116,8 @@ impl<'d> Io<'d> {
         Ok(())
     }
 
-    /// Writes all changes. Fragments without references come first and are flushed, so an interrupted repair
-    /// leaves no reference to missing contents. The rest is not flushed.
+    /// Writes all changes. Fragments without references come first and are flushed, so an
+    /// interrupted repair leaves no reference to missing contents. The rest is not flushed.
     pub async fn write_out(&mut self) -> Result<(), BlockError> {
         let all = std::mem::take(&mut self.overlay);
         let (fresh, rest): (Vec<_>, Vec<_>) =

@@ -1,24 +1,28 @@
-//! Checking and repairing file systems as fsck does: UFS2, LFS ([`lfs`]), and DualFS on LFS's structures ([`dualfs`]).
+//! Checking and repairing file systems as fsck does: UFS2, LFS ([`lfs`]), and DualFS on LFS's
+//! structures ([`dualfs`]).
 //!
-//! The checker is an independent witness: it reads only `format` and `block`, and shares no code with anything that
-//! writes file systems.
+//! The checker is an independent witness: it reads only `format` and `block`, and shares no code
+//! with anything that writes file systems.
 //!
-//! Layers: `superblock` finds a superblock, and `copies` compares it with its copies. `io` reads, and keeps repairs
-//! in memory. `state` holds everything known so far. `fields` knows which fields follow from others, and which are
-//! reserved. On these are the phases, in the order of their numbers:
-//! 1. blocks and sizes (`inodes`, `walk`, `relocate`): every group's inodes, and the owner of each block;
+//! Layers: `superblock` finds a superblock, and `copies` compares it with its copies. `io` reads,
+//! and keeps repairs in memory. `state` holds everything known so far. `fields` knows which fields
+//! follow from others, and which are reserved. On these are the phases, in the order of their
+//! numbers:
+//! 1. blocks and sizes (`inodes`, `walk`, `relocate`): every group's inodes, and the owner of each
+//!    block;
 //! 2. path names (`names`): every directory's entries;
 //! 3. connectivity (`connect`, `lost`, `discard`): every directory is inside the root;
 //! 4. reference counts (`links`);
 //! 5. cylinder groups, summary and totals (`groups`).
 //!
 //! Invariants:
-//! - Each phase sees the repairs of the phases before it, written or not. So a check without repair finds exactly
-//!   what one with repair does, and after a repair a second check finds nothing.
-//! - Nothing is written before all phases are done, except copies of blocks to free space; the superblock is written
-//!   last.
+//! - Each phase sees the repairs of the phases before it, written or not. So a check without repair
+//!   finds exactly what one with repair does, and after a repair a second check finds nothing.
+//! - Nothing is written before all phases are done, except copies of blocks to free space; the
+//!   superblock is written last.
 //! - After phase 1 every block belongs to at most one file, so that files are trees.
-//! - No device contents cause a panic or a recursion, or work and memory out of proportion to the device's size.
+//! - No device contents cause a panic or a recursion, or work and memory out of proportion to the
+//!   device's size.
 //!
 //! ```
 //! use ordo_block::ram::RamDisk;

@@ -11,8 +11,8 @@ impl Run<'_> {
     /// Compares link counts, and finds places for files without a name.
     pub async fn check_references(&mut self) -> Result<(), BlockError> {
         let groups = self.groups.len();
-        // A file that is moved to lost+found changes no other file's count, so one pass over the files is
-        // enough. Directories, lost+found among them, are counted last.
+        // A file that is moved to lost+found changes no other file's count, so one pass over the
+        // files is enough. Directories, lost+found among them, are counted last.
         for cg in 0..groups {
             self.tell(CheckPhase::References, cg, groups);
             for within in 0..self.groups[cg].inodes.len() {
@@ -25,7 +25,8 @@ impl Run<'_> {
         }
         self.count_directories();
         for idx in 0..self.dirs.len() {
-            // A directory that could not be connected stays as it is, because it was reported already.
+            // A directory that could not be connected stays as it is, because it was reported
+            // already.
             let is_in_tree = self.dirs[idx].parent.is_some() || self.dirs[idx].ino == ROOT;
             if self.dirs[idx].alive && is_in_tree {
                 self.check_count(self.dirs[idx].ino).await?;

@@ -84,7 +84,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Gives a directory without blocks a first block of free space. The check then finds its `.` and `..` missing.
+    /// Gives a directory without blocks a first block of free space. The check then finds its `.`
+    /// and `..` missing.
     pub async fn give_first_chunk(&mut self, idx: usize) -> Result<(), BlockError> {
         let Some(addr) = self.allocate(1) else { return Ok(()) };
         let mut bytes = vec![0; self.sb.frag_size()];
@@ -128,7 +129,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Adds an entry to lost+found, or to the root directory itself on a disk without space for one.
+    /// Adds an entry to lost+found, or to the root directory itself on a disk without space for
+    /// one.
     async fn put_in_lost(&mut self, ino: u32, kind: u8) -> Result<Option<Placed>, BlockError> {
         if self.lost.is_empty() && !self.add_lost().await? {
             return self.put_in_root(ino, kind).await;
@@ -247,8 +249,8 @@ impl Run<'_> {
         (self.dirs[idx].size - start).min(block.bytes as u64) as usize
     }
 
-    /// Adds an entry to a directory. Returns its byte on the device; `None` if it does not fit and the directory
-    /// cannot grow.
+    /// Adds an entry to a directory. Returns its byte on the device; `None` if it does not fit and
+    /// the directory cannot grow.
     async fn add_entry(
         &mut self,
         idx: usize,
@@ -288,8 +290,8 @@ impl Run<'_> {
         Ok(Some(self.sb.byte_of(addr) + within as u64))
     }
 
-    /// Grows a directory by one chunk. Returns the chunk's block and its byte in the block. Directories with indirect
-    /// blocks do not grow here.
+    /// Grows a directory by one chunk. Returns the chunk's block and its byte in the block.
+    /// Directories with indirect blocks do not grow here.
     async fn grow(&mut self, idx: usize) -> Result<Option<(u64, usize)>, BlockError> {
         let (ino, size) = (self.dirs[idx].ino, self.dirs[idx].size);
         let lbn = size >> self.sb.bshift;
@@ -307,7 +309,8 @@ impl Run<'_> {
                 let old = self.io.read(block.addr, frags.into()).await?;
                 self.io.change(addr, 0, &old).await?;
                 self.release(block.addr, frags);
-                // Until the inode is written, the directory on the device has the old run of fragments.
+                // Until the inode is written, the directory on the device has the old run of
+                // fragments.
                 self.pin(block.addr, frags);
                 (addr, block.bytes + self.sb.frag_size())
             }
@@ -336,7 +339,8 @@ impl Run<'_> {
         Ok(Some((addr, within)))
     }
 
-    /// Moves references after a directory's block moved: to its `..`, and to the entries of its subdirectories.
+    /// Moves references after a directory's block moved: to its `..`, and to the entries of its
+    /// subdirectories.
     fn move_references(&mut self, idx: usize, lbn: u64, addr: u64) {
         if lbn == 0 {
             let within = self.dirs[idx].dotdot_at & self.sb.qfmask as u64;

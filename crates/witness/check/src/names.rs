@@ -69,8 +69,8 @@ impl Run<'_> {
         self.choose_parents(names.refs).await
     }
 
-    /// Whether a directory of size 0 was half created or half removed at a crash: then it has no name, and that is
-    /// its only fault. With a name it has lost its contents.
+    /// Whether a directory of size 0 was half created or half removed at a crash: then it has no
+    /// name, and that is its only fault. With a name it has lost its contents.
     fn is_begun_or_removed(&self, idx: usize) -> bool {
         let info = &self.dirs[idx];
         info.size == 0 && info.blocks.is_empty() && info.ino != ROOT
@@ -108,8 +108,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Refuses a UFS1 whose directories have longer chunks than 4.4BSD's: cut at 512 bytes, sound directories would be taken
-    /// apart. One directory must need the longer chunks, and none may end in the middle of one.
+    /// Refuses a UFS1 whose directories have longer chunks than 4.4BSD's: cut at 512 bytes, sound
+    /// directories would be taken apart. One directory must need the longer chunks, and none may
+    /// end in the middle of one.
     pub async fn refuse_long_chunks(&mut self) -> Result<(), CheckError> {
         let is_long = |dir: &DirInfo| dir.size.is_multiple_of(LONG_CHUNK as u64);
         if !self.sb.is_ufs1() || !self.dirs.iter().all(is_long) {
@@ -151,7 +152,8 @@ impl Run<'_> {
         runs
     }
 
-    /// Checks one chunk, at a byte of the directory and a byte of the device. Returns whether it was changed.
+    /// Checks one chunk, at a byte of the directory and a byte of the device. Returns whether it
+    /// was changed.
     fn check_chunk(
         &mut self,
         idx: usize,
@@ -309,7 +311,8 @@ impl Run<'_> {
         Some(Edit::Kind(at, actual))
     }
 
-    /// Removes the later entries of names that occur twice. Only names with equal hashes are compared.
+    /// Removes the later entries of names that occur twice. Only names with equal hashes are
+    /// compared.
     async fn remove_duplicates(&mut self, idx: usize, names: &mut Names) -> Result<(), BlockError> {
         let ino = self.dirs[idx].ino;
         let mut kept: FxHashMap<u64, Vec<Box<[u8]>>> = FxHashMap::default();
@@ -344,8 +347,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives every directory one parent. Among several, parents that the root reaches are preferred; among these the one
-    /// that `..` names, else the first.
+    /// Gives every directory one parent. Among several, parents that the root reaches are
+    /// preferred; among these the one that `..` names, else the first.
     async fn choose_parents(&mut self, mut refs: Vec<DirRef>) -> Result<(), BlockError> {
         refs.sort_by_key(|link| link.child);
         let inside = if refs.windows(2).any(|pair| pair[0].child == pair[1].child) {

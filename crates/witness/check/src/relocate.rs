@@ -1,5 +1,5 @@
-//! The end of phase 1: blocks that files may not keep are copied elsewhere, files whose addresses changed are
-//! measured again, and directories get back their missing blocks.
+//! The end of phase 1: blocks that files may not keep are copied elsewhere, files whose addresses
+//! changed are measured again, and directories get back their missing blocks.
 
 use ordo_block::BlockError;
 use ordo_format::ufs2::dir::{CHUNK, write_free_chunk};
@@ -159,7 +159,8 @@ impl Run<'_> {
     async fn free_from(&mut self, ino: u32, held: &[Held], lbn: u64) -> Result<(), BlockError> {
         let mut freed = FxHashSet::default();
         for held in held.iter().filter(|held| held.is_contents() && held.lbn >= lbn) {
-            // An indirect block is freed with everything below it; it is listed before its contents.
+            // An indirect block is freed with everything below it; it is listed before its
+            // contents.
             if !matches!(held.slot, Slot::Within { block, .. } if freed.contains(&block)) {
                 self.set_slot(ino, held.slot, 0).await?;
             }

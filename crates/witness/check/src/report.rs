@@ -33,8 +33,8 @@ pub struct FsckOptions {
     pub skip_clean: bool,
     /// Whether to check the superblock's copies.
     pub copies: bool,
-    /// Whether to check only inodes that are in use according to the bitmaps, on a file system that a crash left
-    /// under soft updates. A free inode that is not empty is then not found.
+    /// Whether to check only inodes that are in use according to the bitmaps, on a file system that
+    /// a crash left under soft updates. A free inode that is not empty is then not found.
     pub trust_bitmaps: bool,
     /// The most findings that are kept; more are only counted.
     pub max_findings: usize,
@@ -71,7 +71,8 @@ pub enum CheckPhase {
     Writing,
 }
 
-/// A function that is called as a check proceeds, with the phase, the work done, and the work in all.
+/// A function that is called as a check proceeds, with the phase, the work done, and the work in
+/// all.
 pub type CheckProgress = Rc<dyn Fn(CheckPhase, u64, u64)>;
 
 /// The work of a check.
@@ -124,7 +125,8 @@ pub struct Report {
     /// The names to which [`Finding::DirectoryLinkedTwice`] refers.
     #[serde(skip)]
     pub extra_names: Vec<ExtraName>,
-    /// Directories without a name that are cleared, each with the number of such directories above it.
+    /// Directories without a name that are cleared, each with the number of such directories above
+    /// it.
     #[serde(skip)]
     pub cleared_directories: Vec<(u32, u32)>,
     /// Directories in each group, including those without a name.
@@ -134,13 +136,14 @@ pub struct Report {
     pub paths: BTreeMap<u32, String>,
     /// Whether the superblock was marked clean.
     pub was_clean: bool,
-    /// Whether a crash left the file system under soft updates. Then leaks, link counts that are too high and wrong
-    /// derived counts are ordinary, and inodes without a name are cleared. Damage is not ordinary.
+    /// Whether a crash left the file system under soft updates. Then leaks, link counts that are
+    /// too high and wrong derived counts are ordinary, and inodes without a name are cleared.
+    /// Damage is not ordinary.
     pub soft_updates: bool,
     /// Whether the file system was taken to be clean and not checked.
     pub skipped: bool,
-    /// Whether inodes without a name are cleared, and not moved to lost+found: after soft updates, unless there is
-    /// damage.
+    /// Whether inodes without a name are cleared, and not moved to lost+found: after soft updates,
+    /// unless there is damage.
     pub cleared: bool,
     /// Whether repairs were written.
     pub repaired: bool,
@@ -187,9 +190,9 @@ impl Report {
         }
     }
 
-    /// Whether a repair loses no data, so that it may be done without asking: leaks, counts, bitmaps that mark used
-    /// space as free, and blocks beyond the size that a growing file had. The last are not safe after soft updates,
-    /// which never leave them.
+    /// Whether a repair loses no data, so that it may be done without asking: leaks, counts,
+    /// bitmaps that mark used space as free, and blocks beyond the size that a growing file had.
+    /// The last are not safe after soft updates, which never leave them.
     pub fn is_safe_to_repair(&self, finding: &Finding) -> bool {
         let is_ordered = matches!(finding, Finding::PointerBeyondEnd { .. }) && self.soft_updates;
         self.severity(finding) != Severity::Damage
@@ -213,13 +216,14 @@ impl Report {
         self.counts.is_empty()
     }
 
-    /// Whether there is no finding that could lose or mix up data. Soft updates promise this after a crash.
+    /// Whether there is no finding that could lose or mix up data. Soft updates promise this after
+    /// a crash.
     pub fn is_safe(&self) -> bool {
         !self.counts.contains_key(&Severity::Damage)
     }
 
-    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if any is left. A
-    /// [`CheckError`] is 8, the failure of the check itself.
+    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if any is
+    /// left. A [`CheckError`] is 8, the failure of the check itself.
     pub fn exit_code(&self) -> i32 {
         match (self.is_consistent(), self.repaired && self.unrepairable == 0) {
             (true, _) => 0,
@@ -228,7 +232,8 @@ impl Report {
         }
     }
 
-    /// A finding in a line: the fault, its place with the path, and the action that was or would be taken.
+    /// A finding in a line: the fault, its place with the path, and the action that was or would be
+    /// taken.
     pub fn describe(&self, finding: &Finding) -> String {
         let path = finding.ino().and_then(|ino| self.paths.get(&ino));
         let path = path.map(|path| format!(" ({path})")).unwrap_or_default();

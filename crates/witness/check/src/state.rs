@@ -71,7 +71,8 @@ pub(crate) struct DirInfo {
     pub name: Box<[u8]>,
     /// The place of the directory's entry in the parent, as a byte of the device.
     pub entry_at: u64,
-    /// The inode in the directory's `..`. The next field is the place of that entry, as a byte of the device.
+    /// The inode in the directory's `..`. The next field is the place of that entry, as a byte of
+    /// the device.
     pub dotdot: u32,
     pub dotdot_at: u64,
     /// The number of entries besides `.` and `..`.
@@ -110,19 +111,23 @@ pub(crate) struct Run<'d> {
     pub dirs: Vec<DirInfo>,
     pub dir_of: FxHashMap<u32, usize>,
     pub refused: VecDeque<Refused>,
-    /// For each group, the fragments that must not be allocated while copies are made, as set bits; empty for none.
+    /// For each group, the fragments that must not be allocated while copies are made, as set bits;
+    /// empty for none.
     pub pinned: Vec<Vec<u8>>,
     /// Indirect blocks, with their levels, that were pinned with everything below them.
     pub pinned_trees: FxHashSet<(u64, u32)>,
-    /// Inodes whose addresses the check changed. Their size and block count are corrected without a finding.
+    /// Inodes whose addresses the check changed. Their size and block count are corrected without a
+    /// finding.
     pub remeasure: BTreeSet<u32>,
     /// Inodes whose names the check changed. Their link counts are corrected without a finding.
     pub relinked: FxHashSet<u32>,
     /// Inodes whose paths are wanted, with a directory and name for each.
     pub wanted: BTreeMap<u32, Option<NameInDirectory>>,
-    /// Fragments that the check allocated or freed. Their bits in bitmaps are corrected without a finding.
+    /// Fragments that the check allocated or freed. Their bits in bitmaps are corrected without a
+    /// finding.
     pub moved_frags: FxHashSet<u64>,
-    /// Inodes that the check allocated or freed. Their bits in bitmaps are corrected without a finding.
+    /// Inodes that the check allocated or freed. Their bits in bitmaps are corrected without a
+    /// finding.
     pub moved_inodes: FxHashSet<u32>,
     /// Whether a file for the soft updates journal exists.
     pub has_suj_file: bool,

@@ -11,7 +11,8 @@ use ordo_format::ufs2::{MAX_BLOCK, MIN_BLOCK};
 use crate::copies::same_shape;
 use crate::{CheckError, CheckWork, Finding};
 
-/// The distance from its start up to which a device is searched for copies that no record points to, in bytes.
+/// The distance from its start up to which a device is searched for copies that no record points
+/// to, in bytes.
 const SEARCH_LIMIT: u64 = 1 << 30;
 /// The number of groups whose copies are tried if the recovery record gives their places.
 const GROUPS_TRIED: u32 = 64;
@@ -70,8 +71,8 @@ impl<'d> Search<'d> {
         Ok(Found { sb, endian, from_copy, findings })
     }
 
-    /// Refuses a file system with a feature of another system. A copy of the superblock may not know of it, so the standard
-    /// superblock is asked too, as far as it can be read.
+    /// Refuses a file system with a feature of another system. A copy of the superblock may not
+    /// know of it, so the standard superblock is asked too, as far as it can be read.
     pub async fn refuse_foreign(&mut self, found: &Found) -> Result<(), CheckError> {
         let standard = self.load(found.sb.sblockloc as u64, SBLOCK_SIZE).await?;
         let announced = standard.and_then(|bytes| announced(&bytes));
@@ -126,8 +127,8 @@ impl<'d> Search<'d> {
         }
     }
 
-    /// Finds a copy with a smaller file system, for a superblock whose file system is larger than the device. If
-    /// there is no such copy, the device was cut short.
+    /// Finds a copy with a smaller file system, for a superblock whose file system is larger than
+    /// the device. If there is no such copy, the device was cut short.
     async fn too_large(&mut self, sb: &Superblock) -> Result<Found, CheckError> {
         let (size, device) = (sb.byte_of(sb.size as u64), self.device.geometry().bytes);
         let Some((copy, right, endian)) = self.find_copy().await? else {
@@ -139,7 +140,8 @@ impl<'d> Search<'d> {
         Ok(Found { sb: right, endian, from_copy: true, findings })
     }
 
-    /// Uses a standard superblock that is valid except for its check-hash, unless a copy has another geometry.
+    /// Uses a standard superblock that is valid except for its check-hash, unless a copy has
+    /// another geometry.
     async fn with_wrong_hash(
         &mut self,
         at: u64,
@@ -242,8 +244,8 @@ impl<'d> Search<'d> {
     }
 }
 
-/// The feature that a standard superblock announces. The format of the inodes is a single field, in which a copy may show
-/// damage: so it is believed when no copy has another.
+/// The feature that a standard superblock announces. The format of the inodes is a single field, in
+/// which a copy may show damage: so it is believed when no copy has another.
 fn announced(bytes: &[u8]) -> Option<ForeignFeature> {
     ForeignFeature::announced(bytes).filter(|feature| *feature != ForeignFeature::OldInodes)
 }

@@ -71,7 +71,8 @@ struct Frame {
 }
 
 impl Run<'_> {
-    /// Examines all addresses of a file's contents, and clears in `node` those that the file cannot have.
+    /// Examines all addresses of a file's contents, and clears in `node` those that the file cannot
+    /// have.
     pub async fn walk_file(
         &mut self,
         walk: &mut FileWalk,
@@ -179,7 +180,8 @@ impl Run<'_> {
                 walk.touched = true;
                 let addr = addr as u64;
                 let refused = Refused { ino: walk.ino, slot, level, lbn, addr, frags };
-                // The list is bounded: it has at most as many entries as the file system has fragments.
+                // The list is bounded: it has at most as many entries as the file system has
+                // fragments.
                 if self.refused.len() as u64 > self.sb.size as u64 {
                     return Seen::Clear;
                 }
@@ -222,7 +224,8 @@ impl Run<'_> {
         AddressDecision::Granted
     }
 
-    /// Examines addresses as [`look`](Self::look) does, for the extended attributes, which have no indirect blocks.
+    /// Examines addresses as [`look`](Self::look) does, for the extended attributes, which have no
+    /// indirect blocks.
     pub fn look_at_attributes(
         &mut self,
         walk: &mut FileWalk,
@@ -266,8 +269,9 @@ impl Held {
 }
 
 impl Run<'_> {
-    /// All blocks of a file, including those of extended attributes, and a snapshot's marks, which have no fragments.
-    /// Before the call, every address must have been granted to the file or cleared, so that the addresses form a tree.
+    /// All blocks of a file, including those of extended attributes, and a snapshot's marks, which
+    /// have no fragments. Before the call, every address must have been granted to the file or
+    /// cleared, so that the addresses form a tree.
     pub async fn held(&mut self, node: &Dinode) -> Result<Vec<Held>, BlockError> {
         let mut all = Vec::new();
         if !has_blocks(node, self.sb.short_link_size()) {

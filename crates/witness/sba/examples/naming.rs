@@ -1,6 +1,6 @@
-//! Measures how fast traces are analyzed: `naming START-IMAGE TRACE [ROUNDS]`. One watcher gets the trace again and
-//! again; the median of nine such runs is printed. Then the same is done without contents, as blktrace records. Run
-//! it with `cargo run --release -p ordo-sba --example naming`.
+//! Measures how fast traces are analyzed: `naming START-IMAGE TRACE [ROUNDS]`. One watcher gets the
+//! trace again and again; the median of nine such runs is printed. Then the same is done without
+//! contents, as blktrace records. Run it with `cargo run --release -p ordo-sba --example naming`.
 
 use std::time::Instant;
 

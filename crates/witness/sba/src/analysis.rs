@@ -45,14 +45,15 @@ pub struct Transactions {
     pub revoked: u64,
     /// Wrong checksums.
     pub bad_checksums: u64,
-    /// The number of commits that no flush separates from the last copy before them: the disk may write the two in either order.
+    /// The number of commits that no flush separates from the last copy before them: the disk may
+    /// write the two in either order.
     pub unordered_commits: u64,
     /// Requests from a transaction's first request to its commit.
     pub requests_to_commit: Spread,
     /// The number of transactions of which a block was later written at its fixed location.
     pub checkpointed: u64,
-    /// The copies and records that ended with such a checkpoint write. The others were superseded by a newer copy,
-    /// revoked, or not checkpointed by the end of the trace.
+    /// The copies and records that ended with such a checkpoint write. The others were superseded
+    /// by a newer copy, revoked, or not checkpointed by the end of the trace.
     pub checkpointed_blocks: u64,
     /// Requests from a commit to the last checkpoint write.
     pub requests_to_checkpoint: Spread,
@@ -62,8 +63,8 @@ pub struct Transactions {
     pub nanos_to_checkpoint: Spread,
 }
 
-/// Transactions, reduced to the numbers that [`Transactions`] needs. A trace may be gathered in several parts, in any
-/// order.
+/// Transactions, reduced to the numbers that [`Transactions`] needs. A trace may be gathered in
+/// several parts, in any order.
 #[derive(Clone, Debug, Default)]
 pub struct GatheredTransactions {
     /// All totals but the spreads.
@@ -187,7 +188,8 @@ pub struct Analysis {
     pub fixed: TrafficCounts,
     /// Metadata among the writes to fixed locations.
     pub fixed_metadata: TrafficCounts,
-    /// Write amplification: bytes written for each byte of file data at its fixed location; `None` without any.
+    /// Write amplification: bytes written for each byte of file data at its fixed location; `None`
+    /// without any.
     pub bytes_per_data_byte: Option<f64>,
     /// The number of copies in the journal whose transaction is not known.
     pub orphan_blocks: u64,

@@ -1,10 +1,11 @@
 //! File systems that are made while their device is watched.
 //!
-//! Every known format has a magic number and an identifier at a fixed place near the start of the device. When writes
-//! have changed these, the decoders are asked again whether they know the device: at the next request after a flush,
-//! because a superblock may be written before what it describes, and at a read there, because a mount begins with it. A
-//! file system that was just made is looked at again as long as its superblock is written without a transaction: mkfs
-//! may not have been done.
+//! Every known format has a magic number and an identifier at a fixed place near the start of the
+//! device. When writes have changed these, the decoders are asked again whether they know the
+//! device: at the next request after a flush, because a superblock may be written before what it
+//! describes, and at a read there, because a mount begins with it. A file system that was just made
+//! is looked at again as long as its superblock is written without a transaction: mkfs may not have
+//! been done.
 
 use std::rc::Rc;
 
@@ -22,8 +23,8 @@ const fn signature(at: u64, magic: &'static [u8], id_at: u64, id_len: usize) -> 
     Signature { at, magic, id_at, id_len }
 }
 
-/// The signatures of all formats with a fixed place; for ext with the time of mkfs, which has the same identifier where it was
-/// asked for.
+/// The signatures of all formats with a fixed place; for ext with the time of mkfs, which has the
+/// same identifier where it was asked for.
 const SIGNATURES: [Signature; 13] = [
     signature(1024 + 56, &[0x53, 0xef], 1024 + 104, 16),
     signature(1024 + 56, &[0x53, 0xef], 1024 + 264, 4),
@@ -61,8 +62,8 @@ fn identity(image: &dyn DiskImage) -> Identity {
     found.collect()
 }
 
-/// Whether one of the writes, each an offset and contents in the order of the requests, makes another file system than that
-/// of `start`.
+/// Whether one of the writes, each an offset and contents in the order of the requests, makes
+/// another file system than that of `start`.
 pub fn is_made<'a>(start: &dyn DiskImage, writes: impl Iterator<Item = (u64, &'a [u8])>) -> bool {
     let mut front = vec![0; END.min(start.bytes()) as usize];
     if start.read_at(0, &mut front).is_err() {
@@ -96,7 +97,8 @@ pub(crate) struct Births {
     touched: bool,
     /// Whether a flush came after that.
     flushed: bool,
-    /// How often the present file system was looked at again; `None` if it has been mounted, or was there before.
+    /// How often the present file system was looked at again; `None` if it has been mounted, or was
+    /// there before.
     again: Option<u32>,
     /// The number of transactions when it was found.
     begun: u64,
@@ -114,8 +116,8 @@ impl Births {
         self.touched |= offset < END;
     }
 
-    /// Whether the device's contents may be looked at before or after the request that is next. `written` is the offset of a
-    /// write or a discard.
+    /// Whether the device's contents may be looked at before or after the request that is next.
+    /// `written` is the offset of a write or a discard.
     pub(crate) fn may_look(&self, written: Option<u64>) -> bool {
         self.touched || self.flushed || written.is_some_and(|offset| offset < END)
     }
@@ -125,9 +127,8 @@ impl Births {
         self.flushed |= self.touched;
     }
 
-    /// Whether the decoders should be asked now, before the request with this number: a write, or a read at the offset
-    /// `read`. `begun` is
-    /// the number of transactions so far.
+    /// Whether the decoders should be asked now, before the request with this number: a write, or a
+    /// read at the offset `read`. `begun` is the number of transactions so far.
     pub(crate) fn is_due(&mut self, request: u64, read: Option<u64>, begun: u64) -> bool {
         if begun > self.begun {
             self.again = None;

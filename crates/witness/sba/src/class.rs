@@ -10,7 +10,8 @@ use std::fmt;
 pub enum Class {
     /// Space before the first superblock or partition: boot code.
     BootArea,
-    /// A partition table: an MBR, a sector in the chain of logical partitions, a GPT or its copy, a BSD label.
+    /// A partition table: an MBR, a sector in the chain of logical partitions, a GPT or its copy, a
+    /// BSD label.
     PartitionTable,
     /// The superblock in use.
     Superblock,
@@ -18,8 +19,8 @@ pub enum Class {
     SuperblockCopy,
     /// The summary of free space in each cylinder group.
     Summary,
-    /// Descriptors of block groups: the addresses of their bitmaps and inode tables. Blocks reserved for more
-    /// descriptors are included.
+    /// Descriptors of block groups: the addresses of their bitmaps and inode tables. Blocks
+    /// reserved for more descriptors are included.
     GroupDescriptors,
     /// A cylinder group's header and bitmaps.
     CylinderGroup,
@@ -63,7 +64,8 @@ pub enum Class {
     Quota,
     /// Orphans: files without names that are still open.
     Orphans,
-    /// A segment summary: the kind and owner of each block of a segment in a log-structured file system.
+    /// A segment summary: the kind and owner of each block of a segment in a log-structured file
+    /// system.
     SegmentSummary,
     /// Segment usage: the live bytes or blocks of each segment.
     SegmentUsage,
@@ -87,7 +89,8 @@ pub enum Class {
     JournalCommit,
     /// Journal records of changes smaller than a block.
     JournalRecords,
-    /// Zeros or empty records with which a log's space is cleared ahead of its records, and no records (XFS).
+    /// Zeros or empty records with which a log's space is cleared ahead of its records, and no
+    /// records (XFS).
     LogClearing,
     /// Space that was read and that no file had at that time.
     FreeSpace,

@@ -24,8 +24,8 @@ pub trait DiskImage {
     /// # Errors
     /// The range lies outside the device, or the read failed.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
-    /// Brings an image that [`Watch::follow`](crate::Watch::follow) uses to the moment before the request with this number.
-    /// A device in use is there by itself.
+    /// Brings an image that [`Watch::follow`](crate::Watch::follow) uses to the moment before the
+    /// request with this number. A device in use is there by itself.
     fn advance(&self, _request: u64) {}
 }
 
@@ -74,7 +74,8 @@ pub struct Claim {
     pub class: Class,
     /// The file to which they belong, where the pointer shows it.
     pub owner: Option<Owner>,
-    /// Whether the pointer was in a block that was written before anything was known to lead to that block.
+    /// Whether the pointer was in a block that was written before anything was known to lead to
+    /// that block.
     pub is_old: bool,
 }
 
@@ -89,7 +90,8 @@ pub struct Owner {
     pub packed: bool,
 }
 
-/// A range of the present request that belongs to a file: a copy in the journal, or metadata that several files share.
+/// A range of the present request that belongs to a file: a copy in the journal, or metadata that
+/// several files share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The range's offset on the device, in bytes.
@@ -111,12 +113,13 @@ pub struct DecoderState {
     pub journal: Journal,
     /// Blocks whose kind a pointer has shown in the present request.
     pub claims: Vec<Claim>,
-    /// The looks of unclaimed parts of the present request, by their offset on the device and in this order. A
-    /// decoder that does not judge contents leaves this empty.
+    /// The looks of unclaimed parts of the present request, by their offset on the device and in
+    /// this order. A decoder that does not judge contents leaves this empty.
     pub looks: Vec<(u64, Looks)>,
     /// Unclaimed blocks that requests before the present one wrote.
     pub(crate) pending: Pending,
-    /// Ranges of the present request that belong to files, besides blocks whose names give their file.
+    /// Ranges of the present request that belong to files, besides blocks whose names give their
+    /// file.
     pub shares: Vec<Share>,
     /// Names of files, from the directories that were seen.
     pub names: Names,
@@ -124,7 +127,8 @@ pub struct DecoderState {
     pub inodes: Vec<u64>,
     /// Flags of the present request: FUA, sync, metadata.
     pub flags: WriteFlags,
-    /// Whether only kinds are wanted, for counting: the decoder may leave out names of files and details of changes.
+    /// Whether only kinds are wanted, for counting: the decoder may leave out names of files and
+    /// details of changes.
     pub only_kinds: bool,
 }
 
@@ -167,22 +171,26 @@ pub struct Contents {
     pub len: u64,
 }
 
-/// A device of a file system with two devices: one with metadata, and one with the contents of files or with the log.
+/// A device of a file system with two devices: one with metadata, and one with the contents of
+/// files or with the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairMember {
     /// The identifier of the pair.
     pub uuid: [u8; 16],
-    /// Whether this is the device with the metadata, from which the files of the other one's blocks are known.
+    /// Whether this is the device with the metadata, from which the files of the other one's blocks
+    /// are known.
     pub has_metadata: bool,
 }
 
-/// The files of the blocks of a device, as the decoder of another device learns them: that of the metadata.
+/// The files of the blocks of a device, as the decoder of another device learns them: that of the
+/// metadata.
 #[derive(Clone)]
 pub struct FilesOfBlocks(pub(crate) Rc<RefCell<DataBlocks>>);
 
 /// The decoder of one on-disk format. Writes must be shown in order; a decoder learns from each.
 ///
-/// Data on disk are hostile: nothing in them makes a decoder panic, loop, or take memory out of proportion.
+/// Data on disk are hostile: nothing in them makes a decoder panic, loop, or take memory out of
+/// proportion.
 pub trait Decoder {
     /// The file system's name, as `mount` has it.
     fn system(&self) -> &'static str;
@@ -190,13 +198,14 @@ pub trait Decoder {
     /// The file system's block size as a shift.
     fn block_shift(&self) -> u32;
 
-    /// The smallest unit of space that a pointer gives to a file, as a shift: claims are in it. A format with
-    /// fragments has one that is smaller than its blocks.
+    /// The smallest unit of space that a pointer gives to a file, as a shift: claims are in it. A
+    /// format with fragments has one that is smaller than its blocks.
     fn claim_shift(&self) -> u32 {
         self.block_shift()
     }
 
-    /// The unit in which the decoder tells the journal the fixed location of logged blocks, as a shift.
+    /// The unit in which the decoder tells the journal the fixed location of logged blocks, as a
+    /// shift.
     fn home_shift(&self) -> u32 {
         self.block_shift()
     }
@@ -231,23 +240,25 @@ pub trait Decoder {
         self.read(offset, len, None, out, state);
     }
 
-    /// The ranges that hold a file's contents now, as far as they have blocks of their own, in the order of the
-    /// device.
+    /// The ranges that hold a file's contents now, as far as they have blocks of their own, in the
+    /// order of the device.
     fn contents(&self, ino: u64) -> Vec<Contents>;
 
-    /// Whether blocks may be freed and used again long before a pointer shows it. Then the owner of a block is certain
-    /// only if pointers were written after it. This is so for a file system whose journal is on another device.
+    /// Whether blocks may be freed and used again long before a pointer shows it. Then the owner of
+    /// a block is certain only if pointers were written after it. This is so for a file system
+    /// whose journal is on another device.
     fn pointers_come_late(&self) -> bool {
         false
     }
 
-    /// The size of the journal or log on this device in bytes; `None` if there is none, or it is not known.
+    /// The size of the journal or log on this device in bytes; `None` if there is none, or it is
+    /// not known.
     fn log_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// The reason to doubt the names that this decoder gives: metadata where its format has them that cannot be so. `None` if
-    /// there is none.
+    /// The reason to doubt the names that this decoder gives: metadata where its format has them
+    /// that cannot be so. `None` if there is none.
     fn doubt(&self) -> Option<String> {
         None
     }
@@ -257,15 +268,16 @@ pub trait Decoder {
         None
     }
 
-    /// On a file system's device: reads the log that is on another one, whose contents are `image`, from now on. Returns whether
-    /// that is its log.
+    /// On a file system's device: reads the log that is on another one, whose contents are `image`,
+    /// from now on. Returns whether that is its log.
     fn adopt_log(&mut self, image: &dyn DiskImage) -> bool {
         let _ = image;
         false
     }
 
-    /// On a file system's device: names a write to the device with its log, and learns from it. Ranges of that request that
-    /// belong to files are in `state`, and so are claims of blocks of this device.
+    /// On a file system's device: names a write to the device with its log, and learns from it.
+    /// Ranges of that request that belong to files are in `state`, and so are claims of blocks of
+    /// this device.
     fn log_write(
         &mut self,
         offset: u64,
@@ -277,8 +289,8 @@ pub trait Decoder {
         out.push(unknown(offset, data.len() as u64, Reason::NotUnderstood));
     }
 
-    /// On the device with the metadata: the files of the other device's blocks, from now on. They are learned from `image` first,
-    /// the present contents of this device.
+    /// On the device with the metadata: the files of the other device's blocks, from now on. They
+    /// are learned from `image` first, the present contents of this device.
     fn give_blocks(
         &mut self,
         image: &dyn DiskImage,
@@ -304,8 +316,8 @@ pub(crate) fn unknown(offset: u64, len: u64, why: Reason) -> ClassifiedRange {
     ClassifiedRange { class: Class::Unknown, offset, len, what: BlockMeaning::Unknown(why) }
 }
 
-/// Covers a request with parts. `name` names the part that begins at its first argument and ends at the second at
-/// most. A range beyond `bytes`, the file system's size, has no name.
+/// Covers a request with parts. `name` names the part that begins at its first argument and ends at
+/// the second at most. A range beyond `bytes`, the file system's size, has no name.
 pub(crate) fn cover(
     out: &mut Vec<ClassifiedRange>,
     offset: u64,

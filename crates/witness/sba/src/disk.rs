@@ -1,5 +1,5 @@
-//! Decoders of the parts of a disk that hold no file system: partition tables with the space around partitions, and
-//! swap areas.
+//! Decoders of the parts of a disk that hold no file system: partition tables with the space around
+//! partitions, and swap areas.
 
 use ordo_format::Endian;
 
@@ -19,8 +19,8 @@ struct Tables {
     first: u64,
 }
 
-/// The decoder of a disk of `bytes` bytes, of the space outside of its partitions: `areas` are offsets and lengths of
-/// the parts of its tables, and the first partition begins at byte `first`.
+/// The decoder of a disk of `bytes` bytes, of the space outside of its partitions: `areas` are
+/// offsets and lengths of the parts of its tables, and the first partition begins at byte `first`.
 pub fn tables(bytes: u64, areas: &[(u64, u64)], first: u64) -> Box<dyn Decoder> {
     let mut areas: Vec<(u64, u64)> =
         areas.iter().map(|(at, len)| (*at, at.saturating_add(*len))).collect();
@@ -96,7 +96,8 @@ pub fn is_file_system(image: &dyn DiskImage) -> bool {
     is_known(image) && swap_shift(image).is_none()
 }
 
-/// The sizes of pages that a swap area may have, as shifts: those of the machines that Linux runs on.
+/// The sizes of pages that a swap area may have, as shifts: those of the machines that Linux runs
+/// on.
 const PAGE_SHIFTS: [u32; 5] = [12, 13, 14, 15, 16];
 /// The magic at the end of the first page, behind a page of the old form's bitmap or of a header.
 pub(crate) const SWAP_MAGIC: &[u8; 10] = b"SWAPSPACE2";

@@ -1,8 +1,9 @@
-//! The graph of pointers: roots, nodes, and the runs of blocks that these give to files. The graph is the same for
-//! every format; a [`Reader`] knows how to read a node.
+//! The graph of pointers: roots, nodes, and the runs of blocks that these give to files. The graph
+//! is the same for every format; a [`Reader`] knows how to read a node.
 //!
-//! A claim belongs to the root or node that made it, and only that root or node can give it up. So when entries move
-//! from one node to another, the order in which the two nodes are written does not matter.
+//! A claim belongs to the root or node that made it, and only that root or node can give it up. So
+//! when entries move from one node to another, the order in which the two nodes are written does
+//! not matter.
 
 use rustc_hash::FxHashMap;
 
@@ -20,8 +21,8 @@ pub(crate) trait Reader {
     /// The facts that are needed to read a node, such as its level or tree.
     type Tag: Copy + PartialEq + std::fmt::Debug;
 
-    /// The entries of a node; empty if the bytes make no sense. An entry that is a node must be lower than the node
-    /// itself.
+    /// The entries of a node; empty if the bytes make no sense. An entry that is a node must be
+    /// lower than the node itself.
     fn node(&self, tag: Self::Tag, bytes: &[u8]) -> Vec<Entry<Self::Tag>>;
 
     /// Whether an unclaimed block could be a node.
@@ -219,13 +220,14 @@ impl<R: Reader> Graph<R> {
         self.keep(entry.start, OrphanNode::Read(tag, entries));
     }
 
-    /// Gives an entry's blocks to the root or node `by`. `is_old` says that the pointer comes from kept contents of
-    /// a node.
+    /// Gives an entry's blocks to the root or node `by`. `is_old` says that the pointer comes from
+    /// kept contents of a node.
     fn give(&mut self, entry: &Entry<R::Tag>, by: u64, is_old: bool, state: &mut DecoderState) {
         let Entry { start, len, height, class, ino, role, node } = *entry;
         let len = u64::from(len);
         let orphan_block = node.and_then(|tag| Some((tag, self.orphan_blocks.remove(&start)?)));
-        // Another node may still claim this node, which then stays the same and only changes its parent.
+        // Another node may still claim this node, which then stays the same and only changes its
+        // parent.
         let same = self.nodes.get(&start).filter(|n| Some(n.tag) == node && n.entries.is_some());
         let moved = same.is_some().then(|| self.nodes.remove(&start)).flatten();
         self.forget(start, len);
@@ -247,8 +249,8 @@ impl<R: Reader> Graph<R> {
                 read.retain(|e| e.height < height);
                 Some(sorted(read))
             }
-            // The blocks of the old node may belong to other nodes by now. Until the node is written again, only
-            // entries with unclaimed blocks count.
+            // The blocks of the old node may belong to other nodes by now. Until the node is
+            // written again, only entries with unclaimed blocks count.
             Some((tag, OrphanNode::Read(was, entries))) if was == tag => {
                 let free = |e: &&Entry<_>| !self.runs.any(e.start, e.len.into());
                 Some(entries.iter().filter(free).copied().collect())
@@ -318,8 +320,8 @@ mod tests {
         (0..100).filter(|block| graph.runs.at(*block).is_some()).collect()
     }
 
-    /// Entries move from one node to another, in either order of writing. A tree grows by a level, its new root
-    /// written before or after the pointer to it. Nothing may be lost on the way.
+    /// Entries move from one node to another, in either order of writing. A tree grows by a level,
+    /// its new root written before or after the pointer to it. Nothing may be lost on the way.
     #[test]
     fn nothing_is_lost_when_entries_move_between_nodes() {
         for turned in [false, true] {
@@ -354,10 +356,10 @@ mod tests {
         }
     }
 
-    /// A node's entries move to its neighbour, the node is freed, and its block is used for a new node. The pointer
-    /// to the new node is written before its contents, as copies in a journal may be. The old node's entries stay the
-    /// neighbour's. Catches old entries that are claimed again and then given up; seen on a ReiserFS in
-    /// `data=journal`.
+    /// A node's entries move to its neighbour, the node is freed, and its block is used for a new
+    /// node. The pointer to the new node is written before its contents, as copies in a journal may
+    /// be. The old node's entries stay the neighbour's. Catches old entries that are claimed again
+    /// and then given up; seen on a ReiserFS in `data=journal`.
     #[test]
     fn a_new_node_in_a_freed_block_does_not_claim_the_old_entries() {
         let mut state = DecoderState::default();
@@ -374,8 +376,8 @@ mod tests {
         assert_eq!(used(&graph), [10, 11, 12, 20, 21, 22, 23]);
     }
 
-    /// A node that points to itself, to a node above it, or to another node's child: the walk ends, and nothing is
-    /// read with a tag that is not its own.
+    /// A node that points to itself, to a node above it, or to another node's child: the walk ends,
+    /// and nothing is read with a tag that is not its own.
     #[test]
     fn nodes_that_point_in_a_circle_end() {
         let mut state = DecoderState::default();

@@ -1,5 +1,5 @@
-//! The activity of a journal: transactions, and the checkpoint writes at fixed locations that follow them. The code
-//! is the same for every format; decoders fill it in.
+//! The activity of a journal: transactions, and the checkpoint writes at fixed locations that
+//! follow them. The code is the same for every format; decoders fill it in.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,8 @@ impl Transaction {
 /// One transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Transaction {
-    /// The transaction's number in the journal; for journals of records, the place where its records start.
+    /// The transaction's number in the journal; for journals of records, the place where its
+    /// records start.
     pub id: u64,
     /// The transaction's first write.
     pub first: Moment,
@@ -70,7 +71,8 @@ pub struct PartTransactions {
     pub first: u64,
     /// Those that began in it, in the order in which they were first seen.
     pub began: Vec<Transaction>,
-    /// Those that began before and changed in it, each with its number in that order, as they are at the part's end.
+    /// Those that began before and changed in it, each with its number in that order, as they are
+    /// at the part's end.
     pub continued: Vec<(u64, Transaction)>,
 }
 
@@ -87,7 +89,8 @@ pub struct Journal {
     changed: BTreeSet<usize>,
     /// The newest transaction with each number.
     newest: FxHashMap<u64, usize>,
-    /// The newest transaction that has a copy of a block, until the block is written at its fixed location.
+    /// The newest transaction that has a copy of a block, until the block is written at its fixed
+    /// location.
     homes: FxHashMap<u64, usize>,
     /// The present request.
     now: Moment,
@@ -98,7 +101,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Every transaction that began in the present part, in the order in which they were first seen.
+    /// Every transaction that began in the present part, in the order in which they were first
+    /// seen.
     pub fn transactions(&self) -> &[Transaction] {
         &self.list
     }
@@ -118,8 +122,8 @@ impl Journal {
         (self.base + self.list.len()) as u64
     }
 
-    /// Forgets which transactions are under way and which blocks wait for their fixed locations: another file system is
-    /// on the device now.
+    /// Forgets which transactions are under way and which blocks wait for their fixed locations:
+    /// another file system is on the device now.
     pub(crate) fn end_system(&mut self) {
         self.newest.clear();
         self.homes.clear();
@@ -135,7 +139,8 @@ impl Journal {
         self.now.epoch
     }
 
-    /// Takes in a write of `bytes` bytes for the transaction with this number, and returns the transaction.
+    /// Takes in a write of `bytes` bytes for the transaction with this number, and returns the
+    /// transaction.
     pub(crate) fn write(&mut self, id: u64, bytes: u64) -> Option<&mut Transaction> {
         let now = self.now;
         let newest = self.newest.get(&id).copied();
@@ -177,8 +182,8 @@ impl Journal {
         }
     }
 
-    /// Ends a part of the recording. Returns its transactions. Of those that nothing can change any more, nothing is
-    /// kept.
+    /// Ends a part of the recording. Returns its transactions. Of those that nothing can change any
+    /// more, nothing is kept.
     pub(crate) fn end_part(&mut self) -> PartTransactions {
         let changed = std::mem::take(&mut self.changed);
         let continued = changed.into_iter();
@@ -208,7 +213,8 @@ impl Journal {
         }
     }
 
-    /// Takes in `bytes` bytes of a transaction that were written at their final place, outside of any journal.
+    /// Takes in `bytes` bytes of a transaction that were written at their final place, outside of
+    /// any journal.
     pub(crate) fn in_place(&mut self, id: u64, bytes: u64) -> Option<&mut Transaction> {
         let now = self.now;
         let transaction = self.write(id, bytes)?;
@@ -229,8 +235,9 @@ impl Journal {
         }
     }
 
-    /// Takes in a block of a transaction in a log-structured file system, where the log is the block's only place.
-    /// `records` is the number of records in it; `again` marks one more copy of the same block.
+    /// Takes in a block of a transaction in a log-structured file system, where the log is the
+    /// block's only place. `records` is the number of records in it; `again` marks one more copy of
+    /// the same block.
     pub(crate) fn block(&mut self, id: u64, bytes: u64, records: u64, again: bool) {
         let now = self.now;
         if let Some(transaction) = self.write(id, bytes) {
@@ -247,7 +254,8 @@ impl Journal {
         !self.homes.is_empty()
     }
 
-    /// Counts a copy whose transaction is not known yet. With `found`, such a copy is taken off the count.
+    /// Counts a copy whose transaction is not known yet. With `found`, such a copy is taken off the
+    /// count.
     pub(crate) fn orphan_block(&mut self, found: bool) {
         self.orphan_blocks =
             if found { self.orphan_blocks.saturating_sub(1) } else { self.orphan_blocks + 1 };
@@ -266,7 +274,8 @@ impl Journal {
         self.homes.remove(&home);
     }
 
-    /// Takes in a write of a block at its fixed location. Returns the number of the transaction that it checkpoints.
+    /// Takes in a write of a block at its fixed location. Returns the number of the transaction
+    /// that it checkpoints.
     pub(crate) fn checkpoint(&mut self, home: u64) -> Option<u64> {
         if self.homes.is_empty() {
             return None;
@@ -284,9 +293,9 @@ impl Journal {
 mod tests {
     use super::*;
 
-    /// A block that is logged twice and then written at its fixed location checkpoints the newer transaction. A
-    /// second such write checkpoints nothing. A revoked copy is not waited for. A number that is used again after its
-    /// commit is another transaction.
+    /// A block that is logged twice and then written at its fixed location checkpoints the newer
+    /// transaction. A second such write checkpoints nothing. A revoked copy is not waited for. A
+    /// number that is used again after its commit is another transaction.
     #[test]
     fn a_write_home_belongs_to_the_newest_copy() {
         let mut journal = Journal::default();
@@ -311,8 +320,9 @@ mod tests {
         assert_eq!(all[0].bytes, 3 * 4096);
     }
 
-    /// A transaction that goes on in later parts is given with each, as it is at the part's end, and no longer once
-    /// nothing can change it. A number that is used again in a later part is another transaction.
+    /// A transaction that goes on in later parts is given with each, as it is at the part's end,
+    /// and no longer once nothing can change it. A number that is used again in a later part is
+    /// another transaction.
     #[test]
     fn a_transaction_goes_on_in_later_parts() {
         let mut journal = Journal::default();

@@ -55,13 +55,15 @@ impl Reason {
 /// The kinds that a block can be of by its contents alone, as long as nothing points to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looks {
-    /// The decoder does not judge contents. A later guess of another kind takes the place of an earlier one.
+    /// The decoder does not judge contents. A later guess of another kind takes the place of an
+    /// earlier one.
     Unjudged,
     /// Any kind: the contents are zeros.
     Any,
     /// This kind alone: other kinds hardly look so by chance.
     Like(Class),
-    /// A kind without a form of its own: contents of a file or of a symbolic link, extended attributes.
+    /// A kind without a form of its own: contents of a file or of a symbolic link, extended
+    /// attributes.
     Plain,
 }
 
@@ -164,14 +166,16 @@ pub enum BlockMeaning {
         ino: u64,
         /// The logical block.
         lbn: u64,
-        /// The entries that a write changes, where the block is a directory's and its old contents are known.
+        /// The entries that a write changes, where the block is a directory's and its old contents
+        /// are known.
         entries: Option<Vec<EntryChange>>,
     },
     /// An indirect block.
     Indirect {
         /// The inode.
         ino: u64,
-        /// 1: the addresses are of data; 2: of single indirect blocks; 3: of double indirect blocks.
+        /// 1: the addresses are of data; 2: of single indirect blocks; 3: of double indirect
+        /// blocks.
         level: u8,
         /// The number of addresses that a write changes, where the old contents are known.
         changed: Option<usize>,
@@ -190,8 +194,8 @@ pub enum BlockMeaning {
         /// The number of blocks.
         count: u64,
     },
-    /// Part of a file's blocks that are packed (compressed or shared with others), so that they have no addresses of
-    /// their own.
+    /// Part of a file's blocks that are packed (compressed or shared with others), so that they
+    /// have no addresses of their own.
     Packed {
         /// The inode.
         ino: u64,

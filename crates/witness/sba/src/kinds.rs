@@ -1,4 +1,5 @@
-//! Words for kinds of blocks: a word stands for one kind, or for several that have something in common.
+//! Words for kinds of blocks: a word stands for one kind, or for several that have something in
+//! common.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +13,8 @@ pub enum Kinds {
     Any,
     /// Blocks of a journal or log.
     Journal,
-    /// Blocks that commit a transaction: commit blocks. In Ordo's own log, which has none, every block counts, since
-    /// any may.
+    /// Blocks that commit a transaction: commit blocks. In Ordo's own log, which has none, every
+    /// block counts, since any may.
     Commit,
     /// Blocks with a fixed location.
     Fixed,
@@ -84,7 +85,8 @@ impl fmt::Display for Kinds {
 mod tests {
     use super::*;
 
-    /// Catches a word for several kinds that is also one kind's key, and a kind that is in no set or in all.
+    /// Catches a word for several kinds that is also one kind's key, and a kind that is in no set
+    /// or in all.
     #[test]
     fn every_word_for_kinds_is_read_back() {
         for kinds in Kinds::SEVERAL.into_iter().chain(Class::ALL.map(Kinds::One)) {

@@ -1,9 +1,10 @@
 //! Paths of files, from the names in directories that were seen.
 //!
-//! A name belongs to one file, although its inode number may be used again by others. The name ends when the inode is
-//! freed, when the inode has another generation, and when the directory block that held it is written without it. The
-//! events of the present request are in [`Names::name_events`], so that a listener can finish with a file before its inode
-//! number means another one.
+//! A name belongs to one file, although its inode number may be used again by others. The name ends
+//! when the inode is freed, when the inode has another generation, and when the directory block
+//! that held it is written without it. The events of the present request are in
+//! [`Names::name_events`], so that a listener can finish with a file before its inode number means
+//! another one.
 
 use std::cell::RefCell;
 use std::hash::Hasher;
@@ -17,8 +18,8 @@ const MOST: usize = 1 << 20;
 const DEPTH_MAX: usize = 256;
 /// The most names of one inode that are kept; the oldest goes first.
 const LINKS_MAX: usize = 8;
-/// The most events of one request that are kept: more than any request has blocks. Beyond that, listeners lose only
-/// paths.
+/// The most events of one request that are kept: more than any request has blocks. Beyond that,
+/// listeners lose only paths.
 const EVENTS_MAX: usize = 1 << 20;
 
 /// An event of the present request.
@@ -26,7 +27,8 @@ const EVENTS_MAX: usize = 1 << 20;
 pub enum NameEvent {
     /// The inode has a name that it did not have.
     Added(u64),
-    /// The inode was freed, or is used again: its number means no file, or another one, from now on.
+    /// The inode was freed, or is used again: its number means no file, or another one, from now
+    /// on.
     Ended {
         /// The inode.
         ino: u64,
@@ -40,7 +42,8 @@ pub enum NameEvent {
 struct Name {
     dir: u64,
     name: Box<[u8]>,
-    /// The number of directory blocks that hold the name: for a moment, an entry that moves is in two.
+    /// The number of directory blocks that hold the name: for a moment, an entry that moves is in
+    /// two.
     blocks: u32,
     /// The batch in which it was seen last.
     batch: Option<u64>,
@@ -53,8 +56,8 @@ struct Listed {
     entries: Box<[(u64, u64)]>,
 }
 
-/// Finds the entries of a directory block among those that it had before. Most are where they were, or a little further on, and
-/// are found at once.
+/// Finds the entries of a directory block among those that it had before. Most are where they were,
+/// or a little further on, and are found at once.
 struct OldEntries<'a> {
     entries: &'a [(u64, u64)],
     next: usize,
@@ -90,14 +93,15 @@ impl<'a> OldEntries<'a> {
 pub struct Names {
     root: u64,
     all: FxHashMap<u64, Vec<Name>>,
-    /// Names of removed files, in directory blocks that were not written since. Another file may have the same inode
-    /// and name by now.
+    /// Names of removed files, in directory blocks that were not written since. Another file may
+    /// have the same inode and name by now.
     stale: FxHashMap<u64, Vec<Name>>,
     /// The generation of each inode in use.
     generations: FxHashMap<u64, u32>,
     /// Directory blocks by any number that identifies them.
     blocks: FxHashMap<u64, Listed>,
-    /// The number of the transaction, or of another unit, whose blocks show one moment of the file system.
+    /// The number of the transaction, or of another unit, whose blocks show one moment of the file
+    /// system.
     batch: Option<u64>,
     /// Whether all blocks of the batch show the same moment, and not only moments near each other.
     is_exact: bool,
@@ -118,8 +122,9 @@ impl Names {
         self.root = ino;
     }
 
-    /// Begins a unit, such as a transaction, to which everything seen from now on belongs; `None` if there are no
-    /// units. With `is_exact`, everything in it shows one moment: the end of that unit.
+    /// Begins a unit, such as a transaction, to which everything seen from now on belongs; `None`
+    /// if there are no units. With `is_exact`, everything in it shows one moment: the end of that
+    /// unit.
     pub(crate) fn begin_batch(&mut self, batch: Option<u64>, is_exact: bool) {
         (self.batch, self.is_exact) = (batch, is_exact);
     }
@@ -172,7 +177,8 @@ impl Names {
         }
     }
 
-    /// Takes away the names of an inode for which `is_it` holds, and which no other directory block holds.
+    /// Takes away the names of an inode for which `is_it` holds, and which no other directory block
+    /// holds.
     fn remove(&mut self, ino: u64, blocks: u32, is_it: impl Fn(&Name) -> bool) {
         let Some(names) = self.all.get_mut(&ino) else { return };
         let Some(at) = names.iter().position(is_it) else { return };
@@ -192,8 +198,9 @@ impl Names {
         self.remove(ino, u32::MAX, |n| n.dir == dir && *n.name == *name);
     }
 
-    /// Takes in the contents of a block of the directory `dir`: names that the block had and has no longer are gone.
-    /// `block` is any number that identifies the block; `entries` calls its argument with each name and inode.
+    /// Takes in the contents of a block of the directory `dir`: names that the block had and has no
+    /// longer are gone. `block` is any number that identifies the block; `entries` calls its
+    /// argument with each name and inode.
     pub(crate) fn listed(
         &mut self,
         block: u64,
@@ -229,8 +236,8 @@ impl Names {
         }
     }
 
-    /// Takes in an inode that was written, with its generation; `None` if it is free. If the inode belongs to another
-    /// file now, its names end, except for names that the present batch showed.
+    /// Takes in an inode that was written, with its generation; `None` if it is free. If the inode
+    /// belongs to another file now, its names end, except for names that the present batch showed.
     pub(crate) fn inode(&mut self, ino: u64, generation: Option<u32>) {
         let capacity = self.generations.len() < MOST;
         let Some(generation) = generation else {
@@ -286,8 +293,8 @@ impl Names {
         }
     }
 
-    /// Ends a trace. Names of removed files in directory blocks that were not written since are given to the files that
-    /// have their inodes now.
+    /// Ends a trace. Names of removed files in directory blocks that were not written since are
+    /// given to the files that have their inodes now.
     pub(crate) fn end(&mut self) {
         for (ino, names) in std::mem::take(&mut self.stale) {
             if self.generations.contains_key(&ino) && !self.all.contains_key(&ino) {
@@ -324,7 +331,8 @@ impl Names {
         path
     }
 
-    /// For a file without a path: the first inode on the way to the root whose name was not seen, or that is too deep.
+    /// For a file without a path: the first inode on the way to the root whose name was not seen,
+    /// or that is too deep.
     pub fn missing(&self, ino: u64) -> Option<u64> {
         self.build(ino).err()
     }
@@ -359,8 +367,8 @@ impl Names {
 mod tests {
     use super::*;
 
-    /// A file is renamed and its directory moves: the path follows. A circle, and a parent that was never seen, give
-    /// no path.
+    /// A file is renamed and its directory moves: the path follows. A circle, and a parent that was
+    /// never seen, give no path.
     #[test]
     fn a_path_follows_the_last_names() {
         let mut names = Names::default();
@@ -381,9 +389,9 @@ mod tests {
         names.listed(block, dir, |each| entries.iter().for_each(|(n, i)| each(n.as_bytes(), *i)));
     }
 
-    /// `one` is removed, its inode becomes `two`, and that is renamed to `three`. The directory's block and the inode
-    /// come in either order within a transaction, and the path is never that of the file that is gone. Catches names
-    /// that outlive their file.
+    /// `one` is removed, its inode becomes `two`, and that is renamed to `three`. The directory's
+    /// block and the inode come in either order within a transaction, and the path is never that of
+    /// the file that is gone. Catches names that outlive their file.
     #[test]
     fn a_name_goes_with_its_file() {
         for inode_first in [false, true] {
@@ -418,8 +426,9 @@ mod tests {
         }
     }
 
-    /// An entry moves from one directory block to another, in either order of writing; a file with two names loses
-    /// the newer one. Catches a name that is lost because one of two blocks gave it up, and one that is kept.
+    /// An entry moves from one directory block to another, in either order of writing; a file with
+    /// two names loses the newer one. Catches a name that is lost because one of two blocks gave it
+    /// up, and one that is kept.
     #[test]
     fn a_name_stays_as_long_as_some_block_has_it() {
         let mut names = Names::default();

@@ -1,6 +1,7 @@
-//! Decoders of an external log device: a device that holds only the log of a file system elsewhere. The logged
-//! blocks belong at fixed locations of another device. If that is not watched, their kinds are not known; if it is, its
-//! decoder names the writes to the log, and these decoders only the reads.
+//! Decoders of an external log device: a device that holds only the log of a file system elsewhere.
+//! The logged blocks belong at fixed locations of another device. If that is not watched, their
+//! kinds are not known; if it is, its decoder names the writes to the log, and these decoders only
+//! the reads.
 
 use crate::decoder::{Contents, Decoder, DecoderState, PairMember, cover, unknown};
 use crate::kind::{BlockMeaning, Class, ClassifiedRange, Reason};
@@ -21,8 +22,8 @@ pub(crate) trait LogOnly {
     /// The size of the log in bytes.
     fn bytes(&self) -> u64;
 
-    /// Names whole blocks that are written from block `block` on, and learns from them. Returns the kind, the
-    /// meaning, and the number of bytes that they cover.
+    /// Names whole blocks that are written from block `block` on, and learns from them. Returns the
+    /// kind, the meaning, and the number of bytes that they cover.
     fn write(
         &mut self,
         block: u64,

@@ -1,4 +1,5 @@
-//! Ordo's own logs, which may lie on any device: beside a file system, in its reserved space, or alone.
+//! Ordo's own logs, which may lie on any device: beside a file system, in its reserved space, or
+//! alone.
 
 use ordo_format::Endian;
 use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MAX, SECTOR_MIN, SectorHead, WafsSuper};

@@ -1,7 +1,8 @@
 //! The findings of a watcher in one part of a recording.
 //!
-//! A part is counted as far as its own requests show it. What later parts show about it, and what it shows about earlier
-//! ones, is kept apart: the sum of all parts is then what the whole recording would give.
+//! A part is counted as far as its own requests show it. What later parts show about it, and what
+//! it shows about earlier ones, is kept apart: the sum of all parts is then what the whole
+//! recording would give.
 
 use crate::analysis::WatchFindings;
 use crate::decoder::DecoderState;
@@ -10,7 +11,8 @@ use crate::stats::{ByClass, Stats, TrafficCounts};
 
 pub use crate::pending::Earlier;
 
-/// The ends of the last write and of the last read before a part, in bytes: a request that begins there is sequential.
+/// The ends of the last write and of the last read before a part, in bytes: a request that begins
+/// there is sequential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     /// The end of the last write.
@@ -34,7 +36,8 @@ pub struct PartFindings {
     pub orphans_so_far: u64,
     /// The number of transactions that began before the part.
     pub first_transaction: u64,
-    /// Transactions that began before the part and changed in it, each with its number in the recording.
+    /// Transactions that began before the part and changed in it, each with its number in the
+    /// recording.
     pub continued: Vec<(u64, Transaction)>,
     /// The ends of the last requests before the part.
     pub ends: Ends,

@@ -1,10 +1,12 @@
 //! Writes of unclaimed blocks: counted by what they look like, until a pointer shows what they are.
 //!
-//! A block may be written before anything on the device points to it. It may also be written after its file gave it
-//! up in memory only; then its contents cannot be that file's. Each such write is noted here under the kind by which
-//! it was counted. A pointer to the block settles the note, as far as the contents can be what the pointer says.
+//! A block may be written before anything on the device points to it. It may also be written after
+//! its file gave it up in memory only; then its contents cannot be that file's. Each such write is
+//! noted here under the kind by which it was counted. A pointer to the block settles the note, as
+//! far as the contents can be what the pointer says.
 //!
-//! Places are in the unit of claims ([`crate::decoder::Decoder::claim_shift`]). No note crosses a block.
+//! Places are in the unit of claims ([`crate::decoder::Decoder::claim_shift`]). No note crosses a
+//! block.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +32,15 @@ pub(crate) struct Note {
     pub(crate) counts: TrafficCounts,
 }
 
-/// The most earlier parts of a recording whose counts are kept for one note; older counts stay as they are.
+/// The most earlier parts of a recording whose counts are kept for one note; older counts stay as
+/// they are.
 const PARTS_MAX: usize = 16;
 
 /// Counts of earlier parts of a recording that moved from the first kind to the second, by part.
 pub type Earlier = BTreeMap<(u32, Class, Class), TrafficCounts>;
 
-/// A note that is kept. Its counts are those of the part of the recording in which it was written last.
+/// A note that is kept. Its counts are those of the part of the recording in which it was written
+/// last.
 #[derive(Clone, Debug)]
 struct Held {
     note: Note,
@@ -83,8 +87,8 @@ pub(crate) struct EndedPart {
 }
 
 impl Pending {
-    /// Sets the number of units in a block, as a shift. Where it changes, the file system is another: the guesses so
-    /// far stay as they were counted.
+    /// Sets the number of units in a block, as a shift. Where it changes, the file system is
+    /// another: the guesses so far stay as they were counted.
     pub(crate) fn set_block(&mut self, shift: u32) {
         if self.shift != shift {
             self.give_up();
@@ -210,7 +214,8 @@ impl Held {
     fn write_again(&mut self, new: &Note, part: u32) {
         self.note.len = self.note.len.max(new.len);
         match new.looks {
-            // Older writes may have been of other files, which were removed before any pointer was written.
+            // Older writes may have been of other files, which were removed before any pointer was
+            // written.
             Looks::Plain => {
                 self.note.counts = new.counts;
                 self.older.clear();
@@ -275,8 +280,8 @@ mod tests {
         Note { start, len, class, looks, counts }
     }
 
-    /// Notes writes, counts them, settles claims, and returns the bytes counted as each of these kinds, the number of
-    /// settled notes and of guesses that are left.
+    /// Notes writes, counts them, settles claims, and returns the bytes counted as each of these
+    /// kinds, the number of settled notes and of guesses that are left.
     fn run(
         shift: u32,
         writes: &[Note],
@@ -298,8 +303,8 @@ mod tests {
         (kinds.map(|kind| stats.writes[kind].bytes / 1024), stats.settled, pending.unclaimed())
     }
 
-    /// A write of several blocks is settled block by block. A guess that replaces another leaves the first as it was
-    /// counted.
+    /// A write of several blocks is settled block by block. A guess that replaces another leaves
+    /// the first as it was counted.
     #[test]
     fn whole_blocks_are_settled_one_by_one() {
         let (data, directory) = (Class::FileData, Class::Directory);
@@ -314,8 +319,9 @@ mod tests {
         assert_eq!(of(Looks::Any), ([0, 2], 2, 0), "zeros can be of any kind");
     }
 
-    /// A write that reaches beyond the claim was another file's, and contents that cannot be of the claimed kind stay as
-    /// they were counted. Of writes without a form of their own, only the newest moves.
+    /// A write that reaches beyond the claim was another file's, and contents that cannot be of the
+    /// claimed kind stay as they were counted. Of writes without a form of their own, only the
+    /// newest moves.
     #[test]
     fn a_claim_takes_what_can_be_its_own() {
         let (data, directory) = (Class::FileData, Class::Directory);

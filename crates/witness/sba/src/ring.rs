@@ -1,12 +1,13 @@
-//! A ring log of block copies: blocks that were announced but have not come yet, and blocks that came without an
-//! announcement.
+//! A ring log of block copies: blocks that were announced but have not come yet, and blocks that
+//! came without an announcement.
 
 use rustc_hash::FxHashMap;
 
 /// The most unannounced copies that are kept.
 const ORPHANS_MAX: usize = 4096;
 
-/// The announced blocks and the unannounced copies of a ring log, by their positions. `T` describes an announced block.
+/// The announced blocks and the unannounced copies of a ring log, by their positions. `T` describes
+/// an announced block.
 #[derive(Debug)]
 pub(crate) struct Ring<T> {
     expected: FxHashMap<u64, T>,
@@ -22,7 +23,8 @@ impl<T> Default for Ring<T> {
 }
 
 impl<T> Ring<T> {
-    /// Announces the block at a place. Returns the announcement with the block's bytes, if the block came before it.
+    /// Announces the block at a place. Returns the announcement with the block's bytes, if the
+    /// block came before it.
     pub(crate) fn announce(&mut self, at: u64, what: T) -> Option<(T, Box<[u8]>)> {
         match self.orphan_blocks.remove(&at) {
             Some((_, bytes)) => Some((what, bytes)),
@@ -48,8 +50,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Ends a transaction. The next transaction's copies may have come already. A block is dropped if it came before
-    /// the previous transaction's end and was never announced.
+    /// Ends a transaction. The next transaction's copies may have come already. A block is dropped
+    /// if it came before the previous transaction's end and was never announced.
     pub(crate) fn ended(&mut self) {
         self.ended += 1;
         let now = self.ended;
@@ -72,7 +74,8 @@ impl<T> Ring<T> {
 mod tests {
     use super::*;
 
-    /// A copy may come before its announcement. It is kept across the end of one transaction, but not of two.
+    /// A copy may come before its announcement. It is kept across the end of one transaction, but
+    /// not of two.
     #[test]
     fn copies_before_their_descriptor_are_kept_for_one_transaction() {
         let mut ring = Ring::default();

@@ -13,8 +13,9 @@ pub(crate) enum Role {
         /// The logical block of the run's first block.
         lbn: u64,
     },
-    /// Indirect blocks or extent nodes. `level` 1 is nearest to the contents. `extents` tells extent nodes from
-    /// indirect blocks. `lbn` is the logical block to which the first pointer leads.
+    /// Indirect blocks or extent nodes. `level` 1 is nearest to the contents. `extents` tells
+    /// extent nodes from indirect blocks. `lbn` is the logical block to which the first pointer
+    /// leads.
     Map { level: u8, extents: bool, lbn: u64 },
     /// Extended attributes.
     Attributes,
@@ -152,8 +153,8 @@ mod tests {
         Run { start, len, by: ino, ino, class: Class::FileData, role: Role::Data { lbn } }
     }
 
-    /// Claims that overlap, contain or touch each other, and releases, are compared with a model that has one owner
-    /// for each block.
+    /// Claims that overlap, contain or touch each other, and releases, are compared with a model
+    /// that has one owner for each block.
     #[test]
     fn a_block_has_one_owner() {
         let mut runs = Runs::default();

@@ -44,8 +44,8 @@ impl TrafficCounts {
     }
 }
 
-/// Counts of every kind. As JSON: an object with the kinds' keys in the order of [`Class::ALL`]; kinds without
-/// traffic are left out.
+/// Counts of every kind. As JSON: an object with the kinds' keys in the order of [`Class::ALL`];
+/// kinds without traffic are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByClass([TrafficCounts; Class::ALL.len()]);
 
@@ -107,7 +107,8 @@ pub struct Stats {
     pub unknown: BTreeMap<Reason, u64>,
     /// The number of blocks that were first counted by a guess, and later under their true kind.
     pub settled: u64,
-    /// The number of blocks without a pointer to them at the end, counted by their most likely kind.
+    /// The number of blocks without a pointer to them at the end, counted by their most likely
+    /// kind.
     pub unclaimed: u64,
     /// The number of writes whose contents were not recorded, named by their place alone.
     pub without_contents: u64,
@@ -120,8 +121,8 @@ pub struct Stats {
 pub type Recounted = BTreeMap<(Class, Class), TrafficCounts>;
 
 impl Stats {
-    /// Moves counts of writes from one kind to another. If the first kind has fewer, returns false and changes
-    /// nothing.
+    /// Moves counts of writes from one kind to another. If the first kind has fewer, returns false
+    /// and changes nothing.
     pub fn reclassify(&mut self, what: &TrafficCounts, from: Class, to: Class) -> bool {
         let Some(left) = self.writes[from].without(what) else { return false };
         self.writes[from] = left;
@@ -135,8 +136,8 @@ impl Stats {
 mod tests {
     use super::*;
 
-    /// Moving counts between kinds must keep the total, must never take more than is there, and must be noted. The
-    /// JSON must list kinds in order.
+    /// Moving counts between kinds must keep the total, must never take more than is there, and
+    /// must be noted. The JSON must list kinds in order.
     #[test]
     fn moving_keeps_the_total() {
         let mut stats = Stats::default();

@@ -24,8 +24,8 @@ use crate::stats::{Stats, TrafficCounts};
 pub struct ClassifiedEvent<'a> {
     /// The request with its meaning.
     pub named: &'a ClassifiedRequest,
-    /// Transactions that the request checkpoints: the block that is written at its fixed location, and the
-    /// transaction's number.
+    /// Transactions that the request checkpoints: the block that is written at its fixed location,
+    /// and the transaction's number.
     pub checkpoints: &'a [(u64, u64)],
     /// The file system's block size as a shift.
     pub block_shift: u32,
@@ -37,15 +37,16 @@ pub struct ClassifiedEvent<'a> {
     pub inodes: &'a [u64],
     /// Blocks whose owner or kind the request has shown.
     pub claims: &'a [Claim],
-    /// The looks of unclaimed parts, by their offset on the device and in this order. The contents of a part that is
-    /// not here were not judged.
+    /// The looks of unclaimed parts, by their offset on the device and in this order. The contents
+    /// of a part that is not here were not judged.
     pub looks: &'a [(u64, Looks)],
     /// Ranges of the request that belong to files, besides blocks whose names give their file.
     pub shares: &'a [Share],
     /// Whether a pointer may reach the device long after the block that it leads to; see
     /// [`Decoder::pointers_come_late`].
     pub pointers_come_late: bool,
-    /// Whether another file system was found on the device since the last request: earlier blocks were not its own.
+    /// Whether another file system was found on the device since the last request: earlier blocks
+    /// were not its own.
     pub has_other_system: bool,
     names: &'a Names,
     /// The names by which paths are made: of this device, or of the one with the metadata.
@@ -103,9 +104,11 @@ pub struct Watch {
     listener: RefCell<Option<Listener>>,
     /// The number of the present request, if it does not come from the tap.
     number: RefCell<Option<Rc<Cell<u64>>>>,
-    /// The watcher of the device with the metadata, if this one is of the contents of files or of the log alone.
+    /// The watcher of the device with the metadata, if this one is of the contents of files or of
+    /// the log alone.
     metadata: RefCell<Option<Rc<Watch>>>,
-    /// The watcher of the device with the contents of files or with the log, if this one is of the metadata.
+    /// The watcher of the device with the contents of files or with the log, if this one is of the
+    /// metadata.
     data: RefCell<Weak<Watch>>,
     /// Whether this is the device with the log of the one with the metadata.
     is_log: Cell<bool>,
@@ -139,16 +142,17 @@ fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<Box<dyn Deco
 }
 
 impl Watch {
-    /// A watcher of a device that now holds the contents of `image`; `None` if it holds no known file system.
+    /// A watcher of a device that now holds the contents of `image`; `None` if it holds no known
+    /// file system.
     pub fn over(image: &dyn DiskImage) -> Option<Rc<Watch>> {
         let watch = Watch::over_any(image);
         let is_known = watch.state.borrow().decoder.is_some();
         is_known.then_some(watch)
     }
 
-    /// A watcher of a device that now holds the contents of `image`. Where no known file system is on it, requests
-    /// have no names, except those of Ordo's own logs, until a superblock passes: one of UFS2, the format whose
-    /// blocks are known by their places.
+    /// A watcher of a device that now holds the contents of `image`. Where no known file system is
+    /// on it, requests have no names, except those of Ordo's own logs, until a superblock passes:
+    /// one of UFS2, the format whose blocks are known by their places.
     pub fn over_any(image: &dyn DiskImage) -> Rc<Watch> {
         let mut decoder_state = DecoderState::default();
         let decoder = probe(image, &mut decoder_state);
@@ -159,8 +163,9 @@ impl Watch {
         watch
     }
 
-    /// A watcher for each of the devices that now hold the contents of `images`, as [`over_any`](Self::over_any). If two of them are
-    /// the devices of one file system, they are [joined](Self::join).
+    /// A watcher for each of the devices that now hold the contents of `images`, as
+    /// [`over_any`](Self::over_any). If two of them are the devices of one file system, they are
+    /// [joined](Self::join).
     pub fn over_each(images: &[&dyn DiskImage]) -> Vec<Rc<Watch>> {
         let watches: Vec<_> = images.iter().map(|image| Watch::over_any(*image)).collect();
         for later in 1..watches.len() {
@@ -172,11 +177,12 @@ impl Watch {
         watches
     }
 
-    /// Joins the watchers of two devices, each with its device's contents before the first request. If one of them has the metadata
-    /// of a file system and the other one its data, the files of the data's blocks are learned from the metadata. When a request
-    /// to the metadata shows owners of such blocks, or changes names, the listener of the data is told of an event without parts.
-    /// If the other one has its log, writes to the log teach the file system what one of its own would, and the listener of the
-    /// metadata is told.
+    /// Joins the watchers of two devices, each with its device's contents before the first request.
+    /// If one of them has the metadata of a file system and the other one its data, the files of
+    /// the data's blocks are learned from the metadata. When a request to the metadata shows owners
+    /// of such blocks, or changes names, the listener of the data is told of an event without
+    /// parts. If the other one has its log, writes to the log teach the file system what one of its
+    /// own would, and the listener of the metadata is told.
     pub fn join(one: (&Rc<Watch>, &dyn DiskImage), other: (&Rc<Watch>, &dyn DiskImage)) {
         let member = |watch: &Watch| watch.state.borrow().decoder.as_ref().and_then(|d| d.pair());
         let (Some(a), Some(b)) = (member(one.0), member(other.0)) else { return };
@@ -232,19 +238,21 @@ impl Watch {
         Rc::new(Watch { state, listener, number, metadata, data, is_log: Cell::new(false) })
     }
 
-    /// Calls `listener` with every read and write from now on: a write when it is issued, a read when it has
-    /// completed.
+    /// Calls `listener` with every read and write from now on: a write when it is issued, a read
+    /// when it has completed.
     pub fn listen(&self, listener: impl FnMut(&ClassifiedEvent<'_>) + 'static) {
         *self.listener.borrow_mut() = Some(Box::new(listener));
     }
 
-    /// Leaves out everything but kinds from now on: names of files and details of changes. Counting is faster so.
+    /// Leaves out everything but kinds from now on: names of files and details of changes. Counting
+    /// is faster so.
     pub fn count_only(&self) {
         self.state.borrow_mut().decoder_state.only_kinds = true;
     }
 
-    /// Recognises file systems that are made from now on. `image` shows the device's present contents at any time; when a
-    /// request is shown, all earlier ones that have completed must be in it.
+    /// Recognises file systems that are made from now on. `image` shows the device's present
+    /// contents at any time; when a request is shown, all earlier ones that have completed must be
+    /// in it.
     pub fn follow(&self, image: Rc<dyn DiskImage>) {
         self.state.borrow_mut().births = Some(Births::new(image));
     }
@@ -257,15 +265,16 @@ impl Watch {
         state.births.as_ref().is_some_and(|births| births.may_look(written))
     }
 
-    /// Starts counting again, and keeps everything that was learned. Guesses so far are not settled any more.
+    /// Starts counting again, and keeps everything that was learned. Guesses so far are not settled
+    /// any more.
     pub fn restart(&self) {
         let mut state = self.state.borrow_mut();
         state.stats = Stats::default();
         state.decoder_state.pending.restart();
     }
 
-    /// Takes the number of each request from `now`, and not from the tap. A recording may also count marks, which no
-    /// tap shows, and one request of a recording may be several at the tap.
+    /// Takes the number of each request from `now`, and not from the tap. A recording may also
+    /// count marks, which no tap shows, and one request of a recording may be several at the tap.
     pub fn number_by(&self, now: Rc<Cell<u64>>) {
         *self.number.borrow_mut() = Some(now);
     }
@@ -284,13 +293,14 @@ impl Watch {
         self.state.borrow().decoder.as_ref().and_then(|d| d.doubt())
     }
 
-    /// The size of the journal or log on the device in bytes; `None` if there is none, or it is not known.
+    /// The size of the journal or log on the device in bytes; `None` if there is none, or it is not
+    /// known.
     pub fn log_bytes(&self) -> Option<u64> {
         self.state.borrow().decoder.as_ref().and_then(|d| d.log_bytes())
     }
 
-    /// The traffic at the end of a trace. Blocks without a pointer to them are counted by their most likely kind;
-    /// [`Stats::unclaimed`] is their number.
+    /// The traffic at the end of a trace. Blocks without a pointer to them are counted by their
+    /// most likely kind; [`Stats::unclaimed`] is their number.
     pub fn finish(&self) -> Stats {
         let mut state = self.state.borrow_mut();
         if let Some(late) = state.decoder.as_mut().map(|decoder| decoder.late_claims()) {
@@ -309,8 +319,9 @@ impl Watch {
         Stats { unclaimed, ..state.stats.clone() }
     }
 
-    /// Ends a part of a recording: returns what was found since the last end. The watcher goes on with everything that
-    /// it knows. No request may be under way. After the `last` part nothing more is shown.
+    /// Ends a part of a recording: returns what was found since the last end. The watcher goes on
+    /// with everything that it knows. No request may be under way. After the `last` part nothing
+    /// more is shown.
     pub fn end_part(&self, last: bool) -> PartFindings {
         if last {
             let _ = self.finish();
@@ -339,8 +350,8 @@ impl Watch {
         }
     }
 
-    /// Ends the trace for [`Watch::path`]. Names that are in doubt because their directory was not written again are
-    /// given to the files that have their inodes now.
+    /// Ends the trace for [`Watch::path`]. Names that are in doubt because their directory was not
+    /// written again are given to the files that have their inodes now.
     pub fn end_names(&self) {
         self.state.borrow_mut().decoder_state.names.end();
     }
@@ -350,8 +361,8 @@ impl Watch {
         self.state.borrow().decoder_state.journal.orphan_blocks()
     }
 
-    /// Tells the listener of the present request, and that of the device with the contents of files of what the request shows
-    /// about them.
+    /// Tells the listener of the present request, and that of the device with the contents of files
+    /// of what the request shows about them.
     fn tell(&self) {
         self.tell_as(false);
         if let Some(data) = self.data.borrow().upgrade() {
@@ -359,7 +370,8 @@ impl Watch {
         }
     }
 
-    /// Tells the listener of owners and names that a request to the device with the metadata has shown.
+    /// Tells the listener of owners and names that a request to the device with the metadata has
+    /// shown.
     fn tell_of_metadata(&self, metadata: &Watch) {
         let has_names = !metadata.state.borrow().decoder_state.names.name_events().is_empty();
         let mut state = self.state.borrow_mut();
@@ -379,7 +391,8 @@ impl Watch {
         self.tell_as(true);
     }
 
-    /// Takes in a write to the log of the file system on the device of another watcher, and tells both listeners.
+    /// Takes in a write to the log of the file system on the device of another watcher, and tells
+    /// both listeners.
     fn write_log(&self, metadata: &Watch, r: &Issued<'_>, data: &[u8]) {
         {
             let mut state = self.state.borrow_mut();
@@ -404,7 +417,8 @@ impl Watch {
         self.tell_as(true);
     }
 
-    /// Tells the listener of the present request to this device, or of what one to the device with the metadata has shown.
+    /// Tells the listener of the present request to this device, or of what one to the device with
+    /// the metadata has shown.
     fn tell_as(&self, is_of_metadata: bool) {
         let listener = self.listener.take();
         if let Some(mut listener) = listener {
@@ -441,7 +455,8 @@ impl Watch {
 }
 
 impl State {
-    /// The claims of the present request to the device with the metadata, if this one's blocks have the same size.
+    /// The claims of the present request to the device with the metadata, if this one's blocks have
+    /// the same size.
     fn claims_of(&self, metadata: &State) -> Vec<Claim> {
         let shift = |state: &State| state.decoder.as_ref().map(|d| d.claim_shift());
         match shift(self) == shift(metadata) {
@@ -465,7 +480,8 @@ impl State {
         self.decoder_state.begin();
     }
 
-    /// Asks the decoders again, if a file system may have been made. `read` is the offset of a read.
+    /// Asks the decoders again, if a file system may have been made. `read` is the offset of a
+    /// read.
     fn look_for_births(&mut self, read: Option<u64>) {
         self.has_other_system = false;
         let Some(births) = &mut self.births else { return };
@@ -578,7 +594,8 @@ impl State {
         let Some(decoder) = &mut self.decoder else { return self.name_without_decoder(data) };
         decoder.read(r.offset, r.len, data, &mut self.named.parts, &mut self.decoder_state);
         let shift = decoder.block_shift();
-        // A write of a block without an owner may be a file's data, whose inode comes later. A read is of free space.
+        // A write of a block without an owner may be a file's data, whose inode comes later. A read
+        // is of free space.
         let is_free = |part: &&mut ClassifiedRange| {
             (part.class, &part.what) == (Class::FileData, &BlockMeaning::Unclaimed)
         };

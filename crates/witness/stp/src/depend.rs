@@ -1,18 +1,20 @@
 //! Dependencies between requests: a plan from the times of a trace.
 //!
-//! Only the file system knows why it issued a request at some time. The times show most of it, because a task that
-//! waits for a request issues its next one shortly after the completion:
+//! Only the file system knows why it issued a request at some time. The times show most of it,
+//! because a task that waits for a request issues its next one shortly after the completion:
 //!
-//! - A request waits for all requests that completed since the issue of the request before it. If none did, it was
-//!   issued together with the request before it, and waits for the same requests. The time that passed in between is
-//!   think time: the processor's, or a sleep.
-//! - A checkpoint (a block written at its fixed location that the journal holds) is written at its own time, by a
-//!   timer, after its transaction's commit, and no request waits for it. There are two exceptions. A request that is
-//!   issued right after a checkpoint's completion, and long after all others, waited for space in the journal.
-//!   Checkpoints after the last other request of the trace belong to a `sync` or an unmount.
+//! - A request waits for all requests that completed since the issue of the request before it. If
+//!   none did, it was issued together with the request before it, and waits for the same requests.
+//!   The time that passed in between is think time: the processor's, or a sleep.
+//! - A checkpoint (a block written at its fixed location that the journal holds) is written at its
+//!   own time, by a timer, after its transaction's commit, and no request waits for it. There are
+//!   two exceptions. A request that is issued right after a checkpoint's completion, and long after
+//!   all others, waited for space in the journal. Checkpoints after the last other request of the
+//!   trace belong to a `sync` or an unmount.
 //!
-//! With every think time as recorded, a disk that takes the recorded time for each request gives the recorded times
-//! again. So any difference in playback is an effect of the disk or of the change.
+//! With every think time as recorded, a disk that takes the recorded time for each request gives
+//! the recorded times again. So any difference in playback is an effect of the disk or of the
+//! change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,14 +24,15 @@ use rustc_hash::FxHashMap;
 use crate::plan::{After, Plan, PlanStep, RANK, RecordedStep};
 use crate::traffic::{Role, SeenTraffic};
 
-/// A checkpoint counts as waited for if the next request follows everything else by more than this time, in nanoseconds.
+/// A checkpoint counts as waited for if the next request follows everything else by more than this
+/// time, in nanoseconds.
 const LATE: u64 = 1_000_000;
-/// The second condition: the request follows the checkpoint's completion in less than this part (one over the number)
-/// of that time.
+/// The second condition: the request follows the checkpoint's completion in less than this part
+/// (one over the number) of that time.
 const AT_ONCE: u64 = 4;
 
-/// The plan of a trace: the same requests, each after the requests for which it waited. Step `n` is request `n` of
-/// `traffic`.
+/// The plan of a trace: the same requests, each after the requests for which it waited. Step `n` is
+/// request `n` of `traffic`.
 pub fn plan(traffic: &[SeenTraffic]) -> Plan {
     let background = background(traffic);
     let mut order: Vec<usize> = (0..traffic.len()).filter(|n| !background[*n]).collect();
@@ -54,8 +57,9 @@ pub fn plan(traffic: &[SeenTraffic]) -> Plan {
     plan
 }
 
-/// The plan of requests whose times are not known: so many at once, in the order of the trace. A flush waits for everything
-/// before it, and everything behind it waits for the flush; a request waits for the writes before it that share bytes with it.
+/// The plan of requests whose times are not known: so many at once, in the order of the trace. A
+/// flush waits for everything before it, and everything behind it waits for the flush; a request
+/// waits for the writes before it that share bytes with it.
 pub fn in_order(traffic: &[SeenTraffic], depth: usize) -> Plan {
     let mut plan = Plan::default();
     let mut since = Since::default();
@@ -151,8 +155,8 @@ impl Lane<'_> {
         }
         let last = self.waits.iter().map(|n| traffic[*n].completed).max().unwrap_or(0);
         let think = issued.saturating_sub(last);
-        // All of them have to be complete; the last one's completion starts the think time. A change that makes another
-        // one the last leaves the think time as it is.
+        // All of them have to be complete; the last one's completion starts the think time. A
+        // change that makes another one the last leaves the think time as it is.
         self.waits.iter().map(|step| After { step: *step, think }).collect()
     }
 }
@@ -234,8 +238,8 @@ mod tests {
         plan.after(step).iter().map(|after| (after.step, after.think / 1000)).collect()
     }
 
-    /// Two writes that are issued together wait for the same ones; a write after both waits for both, and its think time
-    /// is that since the later one.
+    /// Two writes that are issued together wait for the same ones; a write after both waits for
+    /// both, and its think time is that since the later one.
     #[test]
     fn requests_issued_together_wait_for_the_same_ones() {
         let times = [(0, 100), (150, 400), (160, 300), (450, 500)];
@@ -248,9 +252,9 @@ mod tests {
         assert_eq!(waits(&plan, 3), [(2, 50), (1, 50)]);
     }
 
-    /// A checkpoint in the middle of a chain, for which no request waits, keeps its own time, and the chain does not
-    /// wait for it. A checkpoint for which the next write waited, after a long pause, belongs to the chain; so do those
-    /// at the end.
+    /// A checkpoint in the middle of a chain, for which no request waits, keeps its own time, and
+    /// the chain does not wait for it. A checkpoint for which the next write waited, after a long
+    /// pause, belongs to the chain; so do those at the end.
     #[test]
     fn checkpoints_have_their_own_time_unless_somebody_waits() {
         let times = [
@@ -267,7 +271,8 @@ mod tests {
         let seen: Vec<_> = seen.map(|(n, (a, b, role))| write(n as u64, (*a, *b), *role)).collect();
         let own = background(&seen);
         assert_eq!(own, [false, false, false, false, false, false, false]);
-        // The first checkpoint ends long before the write that follows: no request waits for it now.
+        // The first checkpoint ends long before the write that follows: no request waits for it
+        // now.
         let mut early = seen.clone();
         early[1].completed = 2_500_000;
         early[4].completed = 9_050_000;
@@ -281,8 +286,9 @@ mod tests {
         assert_eq!(waits(&plan, 6), [(5, 100)]);
     }
 
-    /// Without times, two requests are under way at once; flushes are barriers; a write waits for an earlier one of the same
-    /// bytes. Would catch a playback that lets a later write pass a flush, or two writes of one block change places.
+    /// Without times, two requests are under way at once; flushes are barriers; a write waits for
+    /// an earlier one of the same bytes. Would catch a playback that lets a later write pass a
+    /// flush, or two writes of one block change places.
     #[test]
     fn without_times_flushes_and_overlaps_order_the_requests() {
         let at = |number: u64, block: u64| SeenTraffic {

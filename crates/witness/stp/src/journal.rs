@@ -20,7 +20,8 @@ pub struct JournalSpan {
     pub end: u64,
     /// The number of bytes in a block of the journal.
     pub block: u64,
-    /// Whether the size is the journal's own, from its superblock; otherwise it is the part that the trace writes to.
+    /// Whether the size is the journal's own, from its superblock; otherwise it is the part that
+    /// the trace writes to.
     pub whole: bool,
 }
 
@@ -36,8 +37,8 @@ impl JournalSpan {
     }
 }
 
-/// The journal's place, from its superblock if the trace has one and the journal is contiguous, otherwise from the
-/// blocks that were written to it. `None` without a journal.
+/// The journal's place, from its superblock if the trace has one and the journal is contiguous,
+/// otherwise from the blocks that were written to it. `None` without a journal.
 pub fn span(contents: &dyn RequestContents, plan: &Plan) -> Option<JournalSpan> {
     let journal = || plan.live().map(|n| plan.step(n)).filter(|step| step.role.is_journal());
     let first = journal().map(|step| step.offset).min()?;
@@ -60,8 +61,8 @@ pub fn span(contents: &dyn RequestContents, plan: &Plan) -> Option<JournalSpan> 
     Some(JournalSpan { first, end, block: 4096, whole: false })
 }
 
-/// The place of Ordo's log (`docs/formats/wafs.md`) that the log writes of a trace go to: its ring, from the superblock before
-/// it. That was written in the trace, or is known from before.
+/// The place of Ordo's log (`docs/formats/wafs.md`) that the log writes of a trace go to: its ring,
+/// from the superblock before it. That was written in the trace, or is known from before.
 pub fn own_span(
     contents: &dyn RequestContents,
     seen: &[SeenTraffic],
@@ -122,8 +123,9 @@ pub fn transactions(plan: &Plan) -> BTreeMap<u64, JournalTransaction> {
     all
 }
 
-/// Gives every write of the journal a new place: one behind the other from the first one's place, and from the log's
-/// start again after its end, if that is known. Must be called after the lengths have changed.
+/// Gives every write of the journal a new place: one behind the other from the first one's place,
+/// and from the log's start again after its end, if that is known. Must be called after the lengths
+/// have changed.
 pub fn relay(plan: &mut Plan, span: &JournalSpan) {
     let writes: Vec<usize> = plan
         .in_order()

@@ -34,9 +34,9 @@ impl Spent {
     }
 }
 
-/// The nanoseconds that each kind of request, and thinking, takes on the critical path from `from` to the end of step
-/// `last`. From each request the path leads back to the request whose completion let it begin; the sum is the whole
-/// time.
+/// The nanoseconds that each kind of request, and thinking, takes on the critical path from `from`
+/// to the end of step `last`. From each request the path leads back to the request whose completion
+/// let it begin; the sum is the whole time.
 pub fn spent(plan: &Plan, played: &Played, from: u64, last: usize) -> BTreeMap<Spent, u64> {
     let mut spent = BTreeMap::new();
     let mut add = |what, (begin, end): (u64, u64)| {

@@ -34,8 +34,8 @@ pub struct PlanStep {
     pub text: Option<Box<str>>,
     /// The time before which it is not issued, in nanoseconds on the recorder's clock.
     pub not_before: u64,
-    /// Its rank in the order of issue, from which a change sees the transaction of a write. Ranks of the trace's
-    /// requests are multiples of [`RANK`].
+    /// Its rank in the order of issue, from which a change sees the transaction of a write. Ranks
+    /// of the trace's requests are multiples of [`RANK`].
     pub order: u64,
 }
 
@@ -71,8 +71,8 @@ pub struct After {
 
 /// Requests, each with the steps after whose completion it is issued.
 ///
-/// A step is issued at the latest of `not_before` and, for each step that it waits for, that step's completion and the
-/// think time. A removed step is never issued, and nothing waits for it.
+/// A step is issued at the latest of `not_before` and, for each step that it waits for, that step's
+/// completion and the think time. A removed step is never issued, and nothing waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     steps: Vec<PlanStep>,
@@ -149,7 +149,8 @@ impl Plan {
         &self.waits[index].after
     }
 
-    /// The think time after `step` of a step that waits for it, in nanoseconds; zero if it does not wait.
+    /// The think time after `step` of a step that waits for it, in nanoseconds; zero if it does not
+    /// wait.
     pub fn think(&self, index: usize, step: usize) -> u64 {
         let after = self.after(index).iter().find(|after| after.step == step);
         after.map_or(0, |after| after.think)
@@ -178,8 +179,8 @@ impl Plan {
         self.waits[step].release(index);
     }
 
-    /// Removes a step. A step that waited for it waits instead for the steps for which the removed one waited, with
-    /// both think times: the processor's work between the requests is still done.
+    /// Removes a step. A step that waited for it waits instead for the steps for which the removed
+    /// one waited, with both think times: the processor's work between the requests is still done.
     pub fn remove(&mut self, index: usize) {
         let Waits { after: own, before } = std::mem::take(&mut self.waits[index]);
         for after in &own {
@@ -211,8 +212,8 @@ impl Plan {
         added
     }
 
-    /// Adds a step behind another: everything that waited for `index` waits for the new step instead, which is issued
-    /// as soon as `index` is complete.
+    /// Adds a step behind another: everything that waited for `index` waits for the new step
+    /// instead, which is issued as soon as `index` is complete.
     pub fn behind(&mut self, index: usize, step: PlanStep) -> usize {
         let waiting: Vec<usize> = self.before(index).collect();
         let added = self.add(step, [After { step: index, think: 0 }]);
@@ -252,8 +253,8 @@ mod tests {
         After { step, think }
     }
 
-    /// Removing a step keeps both think times, and leaves no wait for the step itself. The first step keeps its own
-    /// time.
+    /// Removing a step keeps both think times, and leaves no wait for the step itself. The first
+    /// step keeps its own time.
     #[test]
     fn a_removed_step_leaves_its_think_times() {
         let mut plan = Plan::default();
@@ -269,8 +270,8 @@ mod tests {
         assert_eq!(plan.live().collect::<Vec<_>>(), [2]);
     }
 
-    /// A step beside another one has the same waits on both sides; a step behind another comes between it and the steps
-    /// that waited for it.
+    /// A step beside another one has the same waits on both sides; a step behind another comes
+    /// between it and the steps that waited for it.
     #[test]
     fn added_steps_wait_and_are_waited_for() {
         let mut plan = Plan::default();

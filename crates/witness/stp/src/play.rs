@@ -22,8 +22,9 @@ pub type Medians = BTreeMap<Role, u64>;
 pub enum PlayDisk {
     /// A model.
     Model(&'static Model),
-    /// The one on which the trace was recorded, whichever it was: a request takes the time that it took there, and one
-    /// that a change adds the median of its role, in nanoseconds. Places and queues do not matter.
+    /// The one on which the trace was recorded, whichever it was: a request takes the time that it
+    /// took there, and one that a change adds the median of its role, in nanoseconds. Places and
+    /// queues do not matter.
     Recorded(Rc<Medians>),
     /// A real one. It is the only disk of its stage.
     Real(Real),
@@ -79,8 +80,8 @@ impl std::ops::Deref for StageExecutor {
 }
 
 impl PlayStage {
-    /// The executor for these disks, and the nanoseconds from the recorder's clock to its clock. In real time, the time before
-    /// `first` on the recorder's clock is skipped.
+    /// The executor for these disks, and the nanoseconds from the recorder's clock to its clock. In
+    /// real time, the time before `first` on the recorder's clock is skipped.
     pub(crate) fn executor(&self, first: u64) -> (StageExecutor, i64) {
         let real = self.disks.iter().find_map(|(disk, _)| match disk {
             PlayDisk::Real(real) => Some(real.clone()),
@@ -313,7 +314,8 @@ impl Player {
         }
     }
 
-    /// Notes a completion, and starts the steps that waited for nothing else, but for the first one, which is returned.
+    /// Notes a completion, and starts the steps that waited for nothing else, but for the first
+    /// one, which is returned.
     fn finish(
         self: &Rc<Self>,
         step: usize,

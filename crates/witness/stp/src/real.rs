@@ -1,8 +1,8 @@
 //! A device or a file on which plans are played in real time.
 //!
-//! Requests are sent as the plan has them: all at once if nothing keeps them apart, a flush only when the requests
-//! before it are complete, FUA as FUA. Each written sector gets bytes of its own, so that no device gains by equal
-//! contents.
+//! Requests are sent as the plan has them: all at once if nothing keeps them apart, a flush only
+//! when the requests before it are complete, FUA as FUA. Each written sector gets bytes of its own,
+//! so that no device gains by equal contents.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,8 @@ use crate::plan::{Plan, PlanStep};
 /// The bytes of one write while ranges are prepared.
 const PIECE: u64 = 1 << 20;
 
-/// The bytes at both ends of a device in which everything that marks its contents begins: partition tables, superblocks.
+/// The bytes at both ends of a device in which everything that marks its contents begins: partition
+/// tables, superblocks.
 const ENDS: u64 = 1 << 20;
 
 /// The reason why nothing can be played on a device.
@@ -95,8 +96,8 @@ impl PartialEq for Real {
 }
 
 impl Real {
-    /// Opens a device or a file of at least `bytes` bytes. A missing file is created and loses its name at once: its
-    /// space is free again when the last clone is dropped, or the process ends.
+    /// Opens a device or a file of at least `bytes` bytes. A missing file is created and loses its
+    /// name at once: its space is free again when the last clone is dropped, or the process ends.
     ///
     /// # Errors
     /// It is mounted, in use or too small, or it has contents and `force` is false.
@@ -139,8 +140,9 @@ impl Real {
         &self.0.executor
     }
 
-    /// Writes every range that the plans read or write once, and flushes: a file's first writes find space for it, and a
-    /// solid-state disk's first writes are quicker than later ones. `reached` gets the bytes done and all bytes.
+    /// Writes every range that the plans read or write once, and flushes: a file's first writes
+    /// find space for it, and a solid-state disk's first writes are quicker than later ones.
+    /// `reached` gets the bytes done and all bytes.
     ///
     /// # Errors
     /// The device failed.
@@ -248,7 +250,8 @@ pub(crate) fn merged(mut all: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Bytes for a write at a place: eight of them repeat within a sector, and no two sectors have the same.
+/// Bytes for a write at a place: eight of them repeat within a sector, and no two sectors have the
+/// same.
 fn pattern(offset: u64, len: usize) -> IoBuf {
     let mut buf = IoBuf::scratch(len);
     for (n, sector) in buf.chunks_mut(512).enumerate() {
@@ -287,9 +290,10 @@ mod tests {
         }
     }
 
-    /// Two writes, a flush that waits for both, and a long write behind it, in real time. The trace begins seven
-    /// seconds into the recorder's clock: these are skipped. Would catch a flush that overtakes a write, a request
-    /// longer than the device takes, a request that is lost, and times that are not on the recorder's clock.
+    /// Two writes, a flush that waits for both, and a long write behind it, in real time. The trace
+    /// begins seven seconds into the recorder's clock: these are skipped. Would catch a flush that
+    /// overtakes a write, a request longer than the device takes, a request that is lost, and times
+    /// that are not on the recorder's clock.
     #[test]
     fn flushes_keep_their_place_in_real_time() {
         let mut plan = Plan::default();
@@ -326,8 +330,8 @@ mod tests {
         assert_ne!(sectors[0], sectors[1]);
     }
 
-    /// A device with contents is not overwritten unless that was asked for, and a device that is too small is not
-    /// used.
+    /// A device with contents is not overwritten unless that was asked for, and a device that is
+    /// too small is not used.
     #[test]
     fn a_device_with_contents_is_refused() {
         let folder = tempfile::tempdir().unwrap();

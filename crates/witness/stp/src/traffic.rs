@@ -140,13 +140,14 @@ fn role_of(op: RequestOp, rows: &[BlockRow]) -> Role {
         RequestOp::Write if any(Class::is_journal) => Role::Journal,
         RequestOp::Write if any(|kind| kind == Class::FileData) => Role::Data,
         RequestOp::Write if any(|kind| kind != Class::Unknown) => Role::Metadata,
-        // A block without a name counts as file data: it is safer to wait for a block than not to wait.
+        // A block without a name counts as file data: it is safer to wait for a block than not to
+        // wait.
         RequestOp::Write => Role::Data,
     }
 }
 
-/// The requests of a trace as playback needs them. They are gathered one by one, so that neither rows nor contents need be in
-/// memory.
+/// The requests of a trace as playback needs them. They are gathered one by one, so that neither
+/// rows nor contents need be in memory.
 #[derive(Clone, Debug, Default)]
 pub struct SeenTrace {
     requests: Vec<SeenTraffic>,
@@ -183,8 +184,8 @@ impl FileBlocks {
 }
 
 impl SeenTrace {
-    /// No requests so far. `timed`: requests have times. `with_files`: programs' calls are to be played, so that the places of
-    /// files' blocks are kept.
+    /// No requests so far. `timed`: requests have times. `with_files`: programs' calls are to be
+    /// played, so that the places of files' blocks are kept.
     pub fn new(timed: bool, with_files: bool) -> SeenTrace {
         let files = with_files.then(|| FileBlocks { unit: SECTOR, ..FileBlocks::default() });
         SeenTrace { timed, files, ..SeenTrace::default() }
@@ -211,8 +212,8 @@ impl SeenTrace {
         seen.finish()
     }
 
-    /// Adds the next request in order of issue, with a mark's text and the rows of its blocks. One without an end was interrupted,
-    /// and is left out.
+    /// Adds the next request in order of issue, with a mark's text and the rows of its blocks. One
+    /// without an end was interrupted, and is left out.
     pub fn add(&mut self, number: u64, r: &TraceRequest, text: Option<&[u8]>, rows: &[BlockRow]) {
         self.end = self.end.max(r.offset.saturating_add(r.len));
         self.takes_time |= r.end.is_some_and(|end| end.at > r.issued);
@@ -241,7 +242,8 @@ impl SeenTrace {
         });
     }
 
-    /// Ends the trace. Without times ([`has_times`](Self::has_times)) each request's are its number.
+    /// Ends the trace. Without times ([`has_times`](Self::has_times)) each request's are its
+    /// number.
     ///
     /// # Errors
     /// The trace has no requests, or times that contradict each other.
@@ -277,8 +279,8 @@ impl SeenTrace {
         (from..self.requests.len()).find(|n| self.requests[*n].text.as_deref() == Some(text))
     }
 
-    /// Whether the times show what requests waited for: an I/O log of fio has no completions, and a log of dm-log-writes has no
-    /// times at all.
+    /// Whether the times show what requests waited for: an I/O log of fio has no completions, and a
+    /// log of dm-log-writes has no times at all.
     pub fn has_times(&self) -> bool {
         self.timed && self.takes_time
     }

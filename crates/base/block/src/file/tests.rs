@@ -71,8 +71,8 @@ async fn run(disk: &FileDisk, ops: &[Op]) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Any sequence of requests, in every way to do I/O and with every alignment that a file may need, must leave
-    /// the contents of a plain vector.
+    /// Any sequence of requests, in every way to do I/O and with every alignment that a file may
+    /// need, must leave the contents of a plain vector.
     #[test]
     fn a_file_is_a_vector_of_bytes(ops in prop::collection::vec(op(), 1..24), unit in 0u32..4) {
         let dir = tempfile::tempdir().unwrap();
@@ -86,8 +86,9 @@ proptest! {
     }
 }
 
-/// Writes of zeros to an image take no space where holes are made, and replace what was there before. Would catch a hole that
-/// leaves old bytes, one over bytes that are no zeros, and one where no holes are wanted.
+/// Writes of zeros to an image take no space where holes are made, and replace what was there
+/// before. Would catch a hole that leaves old bytes, one over bytes that are no zeros, and one
+/// where no holes are wanted.
 #[test]
 fn writes_of_zeros_can_make_holes() {
     use std::os::unix::fs::MetadataExt;
@@ -154,7 +155,8 @@ fn neighbours_in_a_block_do_not_undo_each_other() {
     }
 }
 
-/// An image has one writer, or several readers. A second process must get the reason why it may not open the image.
+/// An image has one writer, or several readers. A second process must get the reason why it may not
+/// open the image.
 #[test]
 fn an_image_is_locked() {
     let executor = Executor::simulated(1);
@@ -173,8 +175,8 @@ fn an_image_is_locked() {
     assert_eq!(open(FileAccess::ReadWrite).unwrap().geometry().bytes, 1 << 20);
 }
 
-/// Another program truncates an image while it is used. A read must not return zeros for the missing part, and a
-/// write must not hide the loss by extending the image again.
+/// Another program truncates an image while it is used. A read must not return zeros for the
+/// missing part, and a write must not hide the loss by extending the image again.
 #[test]
 fn an_image_that_was_cut_off_fails() {
     let dir = tempfile::tempdir().unwrap();

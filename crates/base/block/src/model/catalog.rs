@@ -1,11 +1,13 @@
 //! The disks that can be chosen, with the sources of their figures.
 //!
-//! Each constant names its source. A figure without a source is usual for a disk of its time. For the Viking, the
-//! 9LZX and the ST-34310A, these are the seeks to the next track and across the disk. For all hard disks except the
-//! Cheetah, they are the sectors per track, chosen so that the outermost and innermost zones give the rates in
-//! [`Sequential`], which are then estimates too. Command overheads and switch times are estimates everywhere. For
-//! solid-state disks, latencies are derived from the makers' rates at queue depth 1, and the command time from the
-//! rates at depth 32 and more. Flush and FUA costs are typical of measurements, since no data sheet gives them.
+//! Each constant names its source. A figure without a source is usual for a disk of its time. For
+//! the Viking, the 9LZX and the ST-34310A, these are the seeks to the next track and across the
+//! disk. For all hard disks except the Cheetah, they are the sectors per track, chosen so that the
+//! outermost and innermost zones give the rates in [`Sequential`], which are then estimates too.
+//! Command overheads and switch times are estimates everywhere. For solid-state disks, latencies
+//! are derived from the makers' rates at queue depth 1, and the command time from the rates at
+//! depth 32 and more. Flush and FUA costs are typical of measurements, since no data sheet gives
+//! them.
 //!
 //! A test holds every model to the figures that [`ExpectedTimes`] lists.
 
@@ -68,10 +70,10 @@ pub const RAM: Model =
 
 /// The disk of "Journaling versus Soft Updates" (2000), Table 3.
 ///
-/// Zones, seeks to the next track and across the disk, and write settling were extracted from an ST39102LW by the
-/// DIXtrac tool, whose results come with the DiskSim simulator. Speed and average seek are from the maker (the mean
-/// of the extracted curve is 5.46 ms). Switch times are set for 18.5 MB/s sustained in the outermost zone, where 21.7
-/// MB/s pass under the head.
+/// Zones, seeks to the next track and across the disk, and write settling were extracted from an
+/// ST39102LW by the DIXtrac tool, whose results come with the DiskSim simulator. Speed and average
+/// seek are from the maker (the mean of the extracted curve is 5.46 ms). Switch times are set for
+/// 18.5 MB/s sustained in the outermost zone, where 21.7 MB/s pass under the head.
 pub const CHEETAH_9LP: HddSpec = HddSpec {
     sectors: 17_783_240,
     rpm: 10_025.0,
@@ -104,7 +106,8 @@ pub const CHEETAH_9LP: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The disk of "Soft Updates" (2000), section 4.1, which gives capacity, interface, speed and average seek.
+/// The disk of "Soft Updates" (2000), section 4.1, which gives capacity, interface, speed and
+/// average seek.
 pub const VIKING: HddSpec = HddSpec {
     sectors: 8_910_423,
     rpm: 7_200.0,
@@ -125,8 +128,8 @@ pub const VIKING: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The disk of "Analysis and Evolution of Journaling File Systems" (2005), section 2. Speed, capacity and average
-/// seek are the maker's; the rest is estimated.
+/// The disk of "Analysis and Evolution of Journaling File Systems" (2005), section 2. Speed,
+/// capacity and average seek are the maker's; the rest is estimated.
 pub const ULTRASTAR_9LZX: HddSpec = HddSpec {
     sectors: 17_916_240,
     rpm: 10_020.0,
@@ -147,8 +150,8 @@ pub const ULTRASTAR_9LZX: HddSpec = HddSpec {
     queue_depth: 64,
 };
 
-/// The first disk of "DualFS" (2007), section 3.4 and Table 1, which gives capacity and speed. Average seek and cache are the
-/// maker's figures for its family, the Medalist 17240.
+/// The first disk of "DualFS" (2007), section 3.4 and Table 1, which gives capacity and speed.
+/// Average seek and cache are the maker's figures for its family, the Medalist 17240.
 pub const ST34310A: HddSpec = HddSpec {
     sectors: 8_404_830,
     rpm: 5_400.0,
@@ -169,8 +172,8 @@ pub const ST34310A: HddSpec = HddSpec {
     queue_depth: 128,
 };
 
-/// The Seagate Exos 7E8 4 TB family: 8.5 ms average seek to read and 9.5 ms to write, 215 MB/s sustained in the
-/// outermost zone, 256 MB of cache, part of which holds writes.
+/// The Seagate Exos 7E8 4 TB family: 8.5 ms average seek to read and 9.5 ms to write, 215 MB/s
+/// sustained in the outermost zone, 256 MB of cache, part of which holds writes.
 pub const HDD_4TB: HddSpec = HddSpec {
     sectors: 7_814_037_168,
     rpm: 7_200.0,
@@ -191,8 +194,8 @@ pub const HDD_4TB: HddSpec = HddSpec {
     queue_depth: 32,
 };
 
-/// The Samsung 870 EVO 1 TB: 560 MB/s read and 530 MB/s written; 13,000 random 4 KB reads and 36,000 writes a second
-/// at depth 1, 98,000 and 88,000 at depth 32.
+/// The Samsung 870 EVO 1 TB: 560 MB/s read and 530 MB/s written; 13,000 random 4 KB reads and
+/// 36,000 writes a second at depth 1, 98,000 and 88,000 at depth 32.
 pub const SATA_SSD: SsdSpec = SsdSpec {
     bytes: 1_000_204_886_016,
     channels: 16,
@@ -208,8 +211,8 @@ pub const SATA_SSD: SsdSpec = SsdSpec {
     cache_bytes: 16 << 20,
 };
 
-/// The Samsung 980 PRO 1 TB: 7,000 MB/s read and 5,000 MB/s written; 22,000 random 4 KB reads and 60,000 writes a
-/// second at depth 1, a million of either at great depth.
+/// The Samsung 980 PRO 1 TB: 7,000 MB/s read and 5,000 MB/s written; 22,000 random 4 KB reads and
+/// 60,000 writes a second at depth 1, a million of either at great depth.
 pub const NVME: SsdSpec = SsdSpec {
     bytes: 1_000_204_886_016,
     channels: 64,
@@ -225,8 +228,8 @@ pub const NVME: SsdSpec = SsdSpec {
     cache_bytes: 64 << 20,
 };
 
-/// The base performance of an Amazon EBS gp3 volume: 3,000 requests of up to 256 KiB a second, and 125 MB/s. The
-/// latency is a typical one, below the promised "single-digit milliseconds".
+/// The base performance of an Amazon EBS gp3 volume: 3,000 requests of up to 256 KiB a second, and
+/// 125 MB/s. The latency is a typical one, below the promised "single-digit milliseconds".
 pub const NETWORK_VOLUME: NetworkSpec = NetworkSpec {
     bytes: 1 << 40,
     read_us: 600.0,
@@ -237,8 +240,8 @@ pub const NETWORK_VOLUME: NetworkSpec = NetworkSpec {
     mb_s: 125.0,
 };
 
-/// Memory with a battery behind a bus, where a log may be kept. The figures are chosen, not measured. It loses
-/// nothing that it has accepted, so it has no cache and nothing to flush.
+/// Memory with a battery behind a bus, where a log may be kept. The figures are chosen, not
+/// measured. It loses nothing that it has accepted, so it has no cache and nothing to flush.
 pub const NVRAM: SsdSpec = SsdSpec {
     bytes: 1 << 30,
     channels: 1,

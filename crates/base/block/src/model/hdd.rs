@@ -1,15 +1,15 @@
 //! The mechanics of a hard disk: the places of sectors, seek times, and the contents of the cache.
 //!
-//! No code here waits: a request comes with the time at which it may start, and returns the time at which it is done.
-//! Times are nanoseconds since the executor started. The platter is at angle 0 at time 0, and its position follows
-//! from the time alone.
+//! No code here waits: a request comes with the time at which it may start, and returns the time at
+//! which it is done. Times are nanoseconds since the executor started. The platter is at angle 0 at
+//! time 0, and its position follows from the time alone.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::spec::{HddSpec, Zones};
 
-/// A tolerance in nanoseconds: a sector missed by less was not missed, since the difference is rounding and not
-/// physics.
+/// A tolerance in nanoseconds: a sector missed by less was not missed, since the difference is
+/// rounding and not physics.
 const ROUNDING_NS: f64 = 2_000.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,8 @@ struct SeekCurve {
 }
 
 impl SeekCurve {
-    /// The curve through the single-track and the full-stroke time whose mean over all pairs of cylinders is
-    /// `average`. Times are in nanoseconds.
+    /// The curve through the single-track and the full-stroke time whose mean over all pairs of
+    /// cylinders is `average`. Times are in nanoseconds.
     fn fit(cylinders: u32, single: f64, average: f64, full: f64) -> SeekCurve {
         let last = f64::from(cylinders - 1);
         let knee = (last / 3.0).max(1.0);
@@ -187,7 +187,8 @@ impl Hdd {
         self.sweep
     }
 
-    /// The place of a sector. A device that is larger than the disk continues at the outermost track.
+    /// The place of a sector. A device that is larger than the disk continues at the outermost
+    /// track.
     pub(super) fn place(&self, sector: u64) -> MediaPlace {
         let sector = sector % self.sectors;
         let i = self.zones.partition_point(|z| z.first_sector <= sector) - 1;
@@ -396,8 +397,8 @@ impl Hdd {
         }
     }
 
-    /// Serves a write of `count` sectors that came at `arrival`. With `through`, the write bypasses the cache, since
-    /// it must be durable.
+    /// Serves a write of `count` sectors that came at `arrival`. With `through`, the write bypasses
+    /// the cache, since it must be durable.
     pub(super) fn write(&mut self, arrival: u64, first: u64, count: u64, through: bool) -> Service {
         self.destage_until(arrival);
         self.advance_ahead(self.free_at.max(arrival));
@@ -445,7 +446,8 @@ impl Hdd {
         Service { start: arrival, finish: arrival + self.overhead, ..Service::default() }
     }
 
-    /// Destages the writes in the cache that the disk could write while the media were idle before `now`.
+    /// Destages the writes in the cache that the disk could write while the media were idle before
+    /// `now`.
     fn destage_until(&mut self, now: u64) {
         if self.free_at < now && !self.dirty.is_empty() {
             self.advance_ahead(now);

@@ -1,10 +1,11 @@
 //! Disk models: the time that a request to a given disk takes.
 //!
-//! [`Modeled`] puts a [`Model`] in front of any device: each request takes the model's time, and is then carried out
-//! on the device beneath. In virtual time no other time passes; in real time the device's own time is added.
+//! [`Modeled`] puts a [`Model`] in front of any device: each request takes the model's time, and is
+//! then carried out on the device beneath. In virtual time no other time passes; in real time the
+//! device's own time is added.
 //!
-//! [`catalog`] has the parameters with their sources, `hdd` the mechanics of hard disks, `queue` their command queue,
-//! and `ssd` the disks without an arm.
+//! [`catalog`] has the parameters with their sources, `hdd` the mechanics of hard disks, `queue`
+//! their command queue, and `ssd` the disks without an arm.
 //!
 //! ```
 //! use ordo_block::{BlockDevice, model::{Model, Modeled}, ram::RamDisk};
@@ -140,8 +141,8 @@ struct Counts {
 
 /// A device whose requests take the time that a disk model says.
 ///
-/// Sectors keep their numbers: a device that is smaller than the modelled disk lies on its outer tracks, and one that
-/// is larger continues at the outermost track.
+/// Sectors keep their numbers: a device that is smaller than the modelled disk lies on its outer
+/// tracks, and one that is larger continues at the outermost track.
 pub struct Modeled<D> {
     inner: D,
     runtime: Runtime,

@@ -1,8 +1,9 @@
 //! The queue in front of a hard disk's arm, and the task that serves it.
 //!
-//! One request is in service at a time. When it ends, the next one is chosen among the first `queue_depth` to arrive:
-//! the one with the nearest sector at or after the arm's, else the one with the lowest sector (C-LOOK). A task of its
-//! own serves the arm, so that the arm moves on whether or not the waiting tasks are polled.
+//! One request is in service at a time. When it ends, the next one is chosen among the first
+//! `queue_depth` to arrive: the one with the nearest sector at or after the arm's, else the one
+//! with the lowest sector (C-LOOK). A task of its own serves the arm, so that the arm moves on
+//! whether or not the waiting tasks are polled.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -97,8 +98,8 @@ impl Arm {
         Arm(shared)
     }
 
-    /// Waits until the request was served. Returns its service, and the number of requests at the disk when it
-    /// arrived.
+    /// Waits until the request was served. Returns its service, and the number of requests at the
+    /// disk when it arrived.
     pub(super) async fn request(&self, arrival: u64, ask: Ask) -> (Service, usize) {
         let (key, len, server) = {
             let mut queue = self.0.borrow_mut();
@@ -202,7 +203,8 @@ impl Queue {
         key
     }
 
-    /// Starts the next request. Ready with the end of its service, or with `None` if the disk is gone.
+    /// Starts the next request. Ready with the end of its service, or with `None` if the disk is
+    /// gone.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
         if self.closed {
             return Poll::Ready(None);

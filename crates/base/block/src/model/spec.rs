@@ -1,6 +1,7 @@
 //! The parameters of disk models, in the units of data sheets.
 
-/// A hard disk. All figures are nominal; each one that is not from a data sheet is marked where it is set.
+/// A hard disk. All figures are nominal; each one that is not from a data sheet is marked where it
+/// is set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HddSpec {
     /// Capacity in sectors of 512 bytes.
@@ -19,14 +20,15 @@ pub struct HddSpec {
     pub seek_full_ms: f64,
     /// The additional time of a seek for a write, in milliseconds.
     pub write_settle_ms: f64,
-    /// The time from the last sector of a track to the first sector under the next head, in milliseconds.
+    /// The time from the last sector of a track to the first sector under the next head, in
+    /// milliseconds.
     pub head_switch_ms: f64,
     /// The time from the last sector of a cylinder to the first of the next, in milliseconds.
     pub cylinder_switch_ms: f64,
     /// The time to handle one command before anything moves, in microseconds.
     pub overhead_us: f64,
-    /// Whether the disk handles a command, and takes in its data, while the previous one still uses the media. If
-    /// not, two adjacent writes lose a revolution between them.
+    /// Whether the disk handles a command, and takes in its data, while the previous one still uses
+    /// the media. If not, two adjacent writes lose a revolution between them.
     pub overlaps_commands: bool,
     /// The interface's rate in 10^6 bytes a second.
     pub interface_mb_s: f64,
@@ -36,8 +38,8 @@ pub struct HddSpec {
     pub segment_bytes: u64,
     /// The number of bytes of the write cache; 0 if it is off.
     pub write_cache_bytes: u64,
-    /// The number of requests that the host's driver and the drive sort together (C-LOOK). Later ones wait, first
-    /// come, first served.
+    /// The number of requests that the host's driver and the drive sort together (C-LOOK). Later
+    /// ones wait, first come, first served.
     pub queue_depth: usize,
 }
 
@@ -46,8 +48,8 @@ pub struct HddSpec {
 pub enum Zones {
     /// For each zone, the number of cylinders and of sectors per track.
     Measured(&'static [(u32, u32)]),
-    /// Sixteen zones of equally many cylinders; the sectors per track fall evenly from the first figure to the
-    /// second.
+    /// Sixteen zones of equally many cylinders; the sectors per track fall evenly from the first
+    /// figure to the second.
     Even(u32, u32),
 }
 

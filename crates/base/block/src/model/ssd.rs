@@ -1,7 +1,8 @@
 //! Solid-state disks and network volumes, where requests do not wait for a single arm.
 //!
-//! Each resource (controller, interface, flash unit, cache, token bucket) is represented by the time until which it
-//! is taken. So a request's end is known when it arrives. Times are nanoseconds.
+//! Each resource (controller, interface, flash unit, cache, token bucket) is represented by the
+//! time until which it is taken. So a request's end is known when it arrives. Times are
+//! nanoseconds.
 
 use super::hdd::Service;
 use super::queue::Ask;

@@ -104,7 +104,8 @@ impl Bench {
         (depth * each) as f64 / (self.seconds() - start)
     }
 
-    /// The rate of sequential requests of `size` bytes from `at` on, in 10^6 bytes a second, `depth` at once.
+    /// The rate of sequential requests of `size` bytes from `at` on, in 10^6 bytes a second,
+    /// `depth` at once.
     fn sequential_rate(&self, write: bool, at: u64, size: usize, count: u64, depth: usize) -> f64 {
         let start = self.seconds();
         let next = Rc::new(RefCell::new(0..count));
@@ -155,8 +156,8 @@ fn seek_curves_meet_their_datasheets() {
     }
 }
 
-/// Random reads over the whole disk: the mean seek (within 6 %, since sectors and not cylinders are uniform), the
-/// mean rotational delay (within 3 %), and the sum of all parts.
+/// Random reads over the whole disk: the mean seek (within 6 %, since sectors and not cylinders are
+/// uniform), the mean rotational delay (within 3 %), and the sum of all parts.
 #[test]
 fn random_reads_cost_seek_and_half_a_revolution() {
     for expected in EXPECTED {
@@ -188,8 +189,8 @@ fn sequential_reads_stream_at_the_zones_rate() {
     }
 }
 
-/// Without a write cache, each of several adjacent writes loses a revolution. With the cache, or with commands that
-/// overlap, they stream.
+/// Without a write cache, each of several adjacent writes loses a revolution. With the cache, or
+/// with commands that overlap, they stream.
 #[test]
 fn adjacent_writes_lose_a_revolution_only_without_a_cache() {
     let rate = Bench::named("cheetah").sequential_rate(true, 0, 65_536, 500, 1);
@@ -236,8 +237,8 @@ fn a_flush_pays_for_what_is_cached() {
     });
 }
 
-/// A queue lets the arm sweep: 64 random reads at once must be served much faster than one by one, and in the order
-/// of their place from the arm on (C-LOOK).
+/// A queue lets the arm sweep: 64 random reads at once must be served much faster than one by one,
+/// and in the order of their place from the arm on (C-LOOK).
 #[test]
 fn the_queue_sweeps() {
     let alone = Bench::named("cheetah").random_rate(false, 1, 2000);
@@ -285,8 +286,8 @@ fn abandoned_requests_leave_the_queue() {
     assert_eq!((stats.reads, stats.queue_max), (4, 6));
 }
 
-/// Read-ahead: a read of sectors that just passed under the head costs no movement. After a write to them, a read
-/// must not be served from the old cache contents.
+/// Read-ahead: a read of sectors that just passed under the head costs no movement. After a write
+/// to them, a read must not be served from the old cache contents.
 #[test]
 fn the_track_cache_serves_what_follows() {
     let bench = Bench::named("cheetah");
@@ -305,8 +306,8 @@ fn the_track_cache_serves_what_follows() {
     });
 }
 
-/// Solid-state disks: requests a second at depth 1 (within 5 %) and at great depth (15 %), and sequential rates (5
-/// %).
+/// Solid-state disks: requests a second at depth 1 (within 5 %) and at great depth (15 %), and
+/// sequential rates (5 %).
 #[test]
 fn solid_state_disks_meet_their_datasheets() {
     for (name, read1, write1, depth, many, read_mb, write_mb) in [
@@ -324,7 +325,8 @@ fn solid_state_disks_meet_their_datasheets() {
     }
 }
 
-/// A solid-state disk's flush costs its fixed price and the cache's contents; FUA costs the program time.
+/// A solid-state disk's flush costs its fixed price and the cache's contents; FUA costs the program
+/// time.
 #[test]
 fn a_solid_state_disk_charges_for_durability() {
     let bench = Bench::named("sata-ssd");
@@ -341,8 +343,8 @@ fn a_solid_state_disk_charges_for_durability() {
     });
 }
 
-/// The volume's limits hold, by number for small requests and by bytes for large ones. A single request takes the
-/// round trip.
+/// The volume's limits hold, by number for small requests and by bytes for large ones. A single
+/// request takes the round trip.
 #[test]
 fn a_network_volume_keeps_to_its_caps() {
     within("iops", Bench::named("network-volume").random_rate(true, 64, 200), 3_000.0, 0.05);

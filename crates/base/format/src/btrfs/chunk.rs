@@ -6,7 +6,8 @@ use super::LE;
 const DATA: u64 = 1;
 const SYSTEM: u64 = 1 << 1;
 const METADATA: u64 = 1 << 2;
-/// Bits of a chunk's type: its profile. Without any of these bits, the chunk is one range of one device.
+/// Bits of a chunk's type: its profile. Without any of these bits, the chunk is one range of one
+/// device.
 const RAID0: u64 = 1 << 3;
 const RAID1: u64 = 1 << 4;
 const DUP: u64 = 1 << 5;
@@ -18,8 +19,8 @@ const RAID1C4: u64 = 1 << 10;
 const PROFILES: u64 = RAID0 | RAID1 | DUP | RAID10 | RAID5 | RAID6 | RAID1C3 | RAID1C4;
 
 crate::on_disk! {
-    /// The beginning of a chunk item (`struct btrfs_chunk`); its stripes follow. The key's offset is the chunk's
-    /// logical address.
+    /// The beginning of a chunk item (`struct btrfs_chunk`); its stripes follow. The key's offset
+    /// is the chunk's logical address.
     pub struct ChunkHead: 48 {
         0 length => /** size of the chunk in bytes */ length: u64,
         8 owner => /** number of the tree with the block groups: 2 */ owner: u64,
@@ -76,8 +77,8 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Reads the chunk at address `start`. Returns it with the number of bytes of its item; `None` if it makes no
-    /// sense.
+    /// Reads the chunk at address `start`. Returns it with the number of bytes of its item; `None`
+    /// if it makes no sense.
     pub fn read(start: u64, bytes: &[u8]) -> Option<(Chunk, usize)> {
         if bytes.len() < ChunkHead::SIZE {
             return None;
@@ -126,8 +127,8 @@ impl Chunk {
         self.length / columns.max(1)
     }
 
-    /// The logical address of the byte `within` of a stripe, and the number of bytes for which the mapping continues;
-    /// `None` beyond the stripe, and with parity.
+    /// The logical address of the byte `within` of a stripe, and the number of bytes for which the
+    /// mapping continues; `None` beyond the stripe, and with parity.
     pub fn address(&self, stripe: usize, within: u64) -> Option<(u64, u64)> {
         let (at, left) = match self.layout {
             Layout::Copies => (within, self.length.checked_sub(within)?),
@@ -143,8 +144,9 @@ impl Chunk {
         (left > 0).then_some((self.start + at, left))
     }
 
-    /// Calls `each` with a logical address, its place on the device `devid`, and the number of bytes for which the
-    /// mapping continues: once for each place of the `len` bytes from `address` on, which lies in this chunk.
+    /// Calls `each` with a logical address, its place on the device `devid`, and the number of
+    /// bytes for which the mapping continues: once for each place of the `len` bytes from `address`
+    /// on, which lies in this chunk.
     pub fn places(&self, devid: u64, address: u64, len: u64, mut each: impl FnMut(u64, u64, u64)) {
         let (mut at, end) = (address - self.start, (address - self.start).saturating_add(len));
         let end = end.min(self.length);
@@ -192,12 +194,12 @@ mod tests {
         Chunk::read(1 << 30, &bytes).unwrap().0
     }
 
-    /// Every address is found again from its places on the device. A mirror has two places; pieces of stripes on
-    /// other devices have none. Catches columns and copies that are mixed up.
+    /// Every address is found again from its places on the device. A mirror has two places; pieces
+    /// of stripes on other devices have none. Catches columns and copies that are mixed up.
     #[test]
     fn an_address_is_found_at_all_its_places() {
-        // The profile, the number of stripes, the copies of RAID10, and the number of places on the two devices for
-        // each address.
+        // The profile, the number of stripes, the copies of RAID10, and the number of places on the
+        // two devices for each address.
         for (kind, stripes, sub, copies) in
             [(0, 1, 1, 1), (DUP, 2, 1, 2), (RAID1, 2, 1, 2), (RAID0, 4, 1, 1), (RAID10, 4, 2, 2)]
         {

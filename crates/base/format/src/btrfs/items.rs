@@ -35,8 +35,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A directory entry or an extended attribute (`struct btrfs_dir_item`). The name follows, then the attribute's
-    /// value.
+    /// A directory entry or an extended attribute (`struct btrfs_dir_item`). The name follows, then
+    /// the attribute's value.
     pub struct DirItem: 30 {
         0 location => /** key of the inode, or of the root of a subvolume */ location: Key,
         17 transid => /** transaction that created it */ transid: u64,
@@ -47,7 +47,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A range of a file's contents (`struct btrfs_file_extent_item`). Inline contents follow the type.
+    /// A range of a file's contents (`struct btrfs_file_extent_item`). Inline contents follow the
+    /// type.
     pub struct FileExtent: 53 {
         0 generation => /** transaction that created it */ generation: u64,
         8 ram_bytes => /** size of the extent in bytes, without compression */ ram_bytes: u64,
@@ -81,7 +82,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// An extent or tree block that is in use (`struct btrfs_extent_item`). References to it follow.
+    /// An extent or tree block that is in use (`struct btrfs_extent_item`). References to it
+    /// follow.
     pub struct ExtentItem: 24 {
         0 refs => /** number of references */ refs: u64,
         8 generation => /** transaction that created it */ generation: u64,
@@ -132,8 +134,8 @@ impl RootItem {
         (address != 0 && level < LEVELS).then_some(Pointer { address, generation, level })
     }
 
-    /// Whether part of the tree is free already. A relocation tree uses the same field for the progress of its merge,
-    /// and is without references only when the merge is done.
+    /// Whether part of the tree is free already. A relocation tree uses the same field for the
+    /// progress of its merge, and is without references only when the merge is done.
     pub fn is_partly_gone(&self) -> bool {
         self.refs == 0 && self.drop_progress.objectid != 0
     }
@@ -175,8 +177,8 @@ impl DirItem {
     }
 }
 
-/// The names in an item of references, each with its directory. The directory is `dir`, from the key, or with
-/// `extended` is stored with each name.
+/// The names in an item of references, each with its directory. The directory is `dir`, from the
+/// key, or with `extended` is stored with each name.
 pub fn names(bytes: &[u8], dir: u64, extended: bool) -> impl Iterator<Item = (u64, &[u8])> {
     let before = if extended { 8 } else { 0 };
     let mut rest = bytes;

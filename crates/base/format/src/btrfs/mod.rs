@@ -1,6 +1,8 @@
-//! btrfs, as far as a decoder reads it, described in `docs/formats/btrfs.md`. No code here writes it.
+//! btrfs, as far as a decoder reads it, described in `docs/formats/btrfs.md`. No code here writes
+//! it.
 //!
-//! - [`superblock`]: the places of the superblock and its copies, and the geometry of a file system.
+//! - [`superblock`]: the places of the superblock and its copies, and the geometry of a file
+//!   system.
 //! - [`chunk`]: the mapping from logical addresses to devices.
 //! - [`node`]: the blocks of all trees.
 //! - [`items`]: the items of leaves.

@@ -45,8 +45,8 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Reads the tree block in the first bytes of `bytes`. `None` if there is none, its checksum is wrong, or its
-    /// counts are impossible. Checksums other than CRC-32C are not verified.
+    /// Reads the tree block in the first bytes of `bytes`. `None` if there is none, its checksum is
+    /// wrong, or its counts are impossible. Checksums other than CRC-32C are not verified.
     pub fn read(g: &Geometry, bytes: &'a [u8]) -> Option<Node<'a>> {
         let bytes = bytes.get(..g.node_size)?;
         if bytes[32..48] != g.fsid {

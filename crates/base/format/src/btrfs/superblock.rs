@@ -7,8 +7,8 @@ use super::{Key, LE, LEVELS};
 pub const PLACES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 /// The magic number (`BTRFS_MAGIC`).
 const MAGIC: u64 = u64::from_le_bytes(*b"_BHRfS_M");
-/// The incompatible features that are known here: all except zoned devices, the second version of the extent tree,
-/// and the stripe tree.
+/// The incompatible features that are known here: all except zoned devices, the second version of
+/// the extent tree, and the stripe tree.
 const KNOWN: u64 = 0xfff | 1 << 16;
 const METADATA_UUID: u64 = 1 << 10;
 
@@ -102,8 +102,8 @@ pub struct Pointer {
 }
 
 impl Superblock {
-    /// Reads the superblock at byte `place` of a device. `None` if there is none, its checksum is wrong, or it has a
-    /// feature that is not known.
+    /// Reads the superblock at byte `place` of a device. `None` if there is none, its checksum is
+    /// wrong, or it has a feature that is not known.
     pub fn read(bytes: &[u8], place: u64) -> Option<Superblock> {
         if bytes.len() < Superblock::SIZE {
             return None;
@@ -135,8 +135,8 @@ impl Superblock {
         }
     }
 
-    /// The roots that the superblock makes current: of the root tree, the chunk tree, and the log tree where there is
-    /// one.
+    /// The roots that the superblock makes current: of the root tree, the chunk tree, and the log
+    /// tree where there is one.
     pub fn roots(&self) -> Vec<Pointer> {
         let chunks = (self.chunk_root, self.chunk_root_generation, self.chunk_root_level);
         // The log tree belongs to the next transaction.
@@ -148,7 +148,8 @@ impl Superblock {
             .collect()
     }
 
-    /// The system chunks, which hold the chunk tree. If one makes no sense, it and those after it are left out.
+    /// The system chunks, which hold the chunk tree. If one makes no sense, it and those after it
+    /// are left out.
     pub fn system_chunks(&self) -> Vec<Chunk> {
         let size = (self.sys_chunk_array_size as usize).min(self.sys_chunk_array.len());
         let mut rest = &self.sys_chunk_array[..size];

@@ -1,4 +1,5 @@
-//! Directory blocks: consecutive entries, each with its own length; the last one extends to the end of the block.
+//! Directory blocks: consecutive entries, each with its own length; the last one extends to the end
+//! of the block.
 
 use crate::Endian;
 
@@ -11,11 +12,12 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
 }
 
-/// The value of an entry's byte 7 if the entry holds the block's checksum in place of a name (`EXT4_FT_DIR_CSUM`).
+/// The value of an entry's byte 7 if the entry holds the block's checksum in place of a name
+/// (`EXT4_FT_DIR_CSUM`).
 pub const CHECKSUM_TYPE: u8 = 0xde;
 
-/// Calls `each` with the entries in use, as far as they make sense. Returns whether entries fill the block exactly; a
-/// block that is no directory's has none.
+/// Calls `each` with the entries in use, as far as they make sense. Returns whether entries fill
+/// the block exactly; a block that is no directory's has none.
 pub fn entries(block: &[u8], mut each: impl FnMut(Entry<'_>)) -> bool {
     let mut at = 0;
     while at + 8 <= block.len() {

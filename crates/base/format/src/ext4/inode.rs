@@ -32,7 +32,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The header of each node of an extent tree, the root in the inode included (`struct ext4_extent_header`).
+    /// The header of each node of an extent tree, the root in the inode included (`struct
+    /// ext4_extent_header`).
     pub struct ExtentHeader: 12 {
         0 eh_magic => /** 0xf30a */ magic: u16,
         2 eh_entries => /** number of entries in use */ entries: u16,
@@ -116,16 +117,16 @@ const SYSTEM: u8 = 7;
 /// The length of an attribute's entry without its name (`struct ext4_xattr_entry`).
 const ATTRIBUTE: usize = 16;
 
-/// The rest of the inline contents in a raw inode: the value of its attribute `system.data`. `None` if the inode has
-/// none, or it makes no sense.
+/// The rest of the inline contents in a raw inode: the value of its attribute `system.data`. `None`
+/// if the inode has none, or it makes no sense.
 ///
-/// The fields read of an entry (`struct ext4_xattr_entry`) are `e_name_len`, `e_name_index`, `e_value_offs`,
-/// `e_value_size` and `e_name`.
+/// The fields read of an entry (`struct ext4_xattr_entry`) are `e_name_len`, `e_name_index`,
+/// `e_value_offs`, `e_value_size` and `e_name`.
 ///
-/// An inode's attributes begin with a magic number after the `i_extra_isize` bytes that follow the first 128. An entry
-/// is the length of its name, the index of its prefix, the offset of its value from the first entry in 16 bits, 4
-/// bytes for a value elsewhere, the value's length, a hash, and the name, up to a multiple of 4 bytes. A zero ends the
-/// list.
+/// An inode's attributes begin with a magic number after the `i_extra_isize` bytes that follow the
+/// first 128. An entry is the length of its name, the index of its prefix, the offset of its value
+/// from the first entry in 16 bits, 4 bytes for a value elsewhere, the value's length, a hash, and
+/// the name, up to a multiple of 4 bytes. A zero ends the list.
 pub fn inline_rest(raw: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(Endian::Little.get_u32(raw.get(at..at + 4)?, 0));
     let half = |at: usize| Some(usize::from(Endian::Little.get_u16(raw.get(at..at + 2)?, 0)));
@@ -165,7 +166,8 @@ impl ExtentHeader {
 }
 
 impl Extent {
-    /// The greatest length of a written extent; a larger value marks an unwritten one (`EXT_INIT_MAX_LEN`).
+    /// The greatest length of a written extent; a larger value marks an unwritten one
+    /// (`EXT_INIT_MAX_LEN`).
     pub const WRITTEN_MAX: u16 = 32768;
 
     /// The first block on the device.

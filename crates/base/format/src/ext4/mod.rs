@@ -1,5 +1,5 @@
-//! ext2, ext3 and ext4, as far as a decoder reads them, described in `docs/formats/ext4.md`. No code here writes
-//! them.
+//! ext2, ext3 and ext4, as far as a decoder reads them, described in `docs/formats/ext4.md`. No
+//! code here writes them.
 //!
 //! Sizes that [`Superblock::read`] returned can be used to divide and shift.
 

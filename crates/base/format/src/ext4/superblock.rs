@@ -108,7 +108,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A group descriptor (`struct ext4_group_desc`). Without 64-bit block numbers only the first 32 bytes exist.
+    /// A group descriptor (`struct ext4_group_desc`). Without 64-bit block numbers only the first
+    /// 32 bytes exist.
     pub struct GroupDesc: 64 {
         0 bg_block_bitmap_lo => /** block of the block bitmap, low half */ block_bitmap_lo: u32,
         4 bg_inode_bitmap_lo => /** block of the inode bitmap, low half */ inode_bitmap_lo: u32,
@@ -214,7 +215,8 @@ pub enum SuperblockError {
     },
 }
 
-/// The geometry that follows from a superblock. Its values were checked, so they can be used in arithmetic.
+/// The geometry that follows from a superblock. Its values were checked, so they can be used in
+/// arithmetic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Block size as a shift, 10 to 16.
@@ -241,7 +243,8 @@ pub struct Geometry {
     pub incompat: u32,
     /// Features without which the file system cannot be written.
     pub ro_compat: u32,
-    /// The first meta block group (`s_first_meta_bg`): from it on, descriptors lie in the groups that they describe.
+    /// The first meta block group (`s_first_meta_bg`): from it on, descriptors lie in the groups
+    /// that they describe.
     pub first_meta_bg: u64,
     /// The groups with copies of the superblock, where only two have one.
     pub backup_groups: [u32; 2],
@@ -395,8 +398,9 @@ impl Geometry {
         self.first_block + u64::from(group) * self.blocks_per_group
     }
 
-    /// The block of a group's copy of the superblock: the group's first. With blocks of 1 KiB the superblock is in block 1, and
-    /// so it is where clusters (`bigalloc`) make group 0 begin at block 0.
+    /// The block of a group's copy of the superblock: the group's first. With blocks of 1 KiB the
+    /// superblock is in block 1, and so it is where clusters (`bigalloc`) make group 0 begin at
+    /// block 0.
     pub fn super_block(&self, group: u32) -> u64 {
         let boot = u64::from(self.block_shift == 10 && group == 0);
         self.group_start(group).max(boot)
@@ -426,8 +430,9 @@ impl Geometry {
         self.incompat & feature::META_BG != 0
     }
 
-    /// The blocks of descriptors in a group's copy: the first block, the number of blocks, the index of the first
-    /// among all blocks of descriptors, and the number of reserved blocks that follow.
+    /// The blocks of descriptors in a group's copy: the first block, the number of blocks, the
+    /// index of the first among all blocks of descriptors, and the number of reserved blocks that
+    /// follow.
     pub fn descs_in(&self, group: u32) -> Option<(u64, u64, u64, u64)> {
         let own = u64::from(self.has_super(group));
         let start = self.super_block(group) + own;

@@ -4,7 +4,8 @@ use super::{BLOCK, Geometry, LE, MAGIC, SEGMENT, checksum, maps};
 
 /// Flags of a checkpoint.
 pub mod flag {
-    /// An unmount made the checkpoint, so the summaries of nodes are in the pack too (`CP_UMOUNT_FLAG`).
+    /// An unmount made the checkpoint, so the summaries of nodes are in the pack too
+    /// (`CP_UMOUNT_FLAG`).
     pub const UMOUNT: u32 = 1;
     /// The summaries of data are in compact form (`CP_COMPACT_SUM_FLAG`).
     pub const COMPACT: u32 = 4;
@@ -19,8 +20,8 @@ pub mod flag {
 }
 
 crate::on_disk! {
-    /// The first and the last block of a checkpoint pack (`struct f2fs_checkpoint`). The bitmaps that follow say in
-    /// which of its two places each block of the SIT and of the NAT is valid.
+    /// The first and the last block of a checkpoint pack (`struct f2fs_checkpoint`). The bitmaps
+    /// that follow say in which of its two places each block of the SIT and of the NAT is valid.
     pub struct Checkpoint: 192 {
         0 checkpoint_ver => /** version: grows by one with each checkpoint */ checkpoint_ver: u64,
         8 user_block_count => /** number of blocks that users can have */ user_block_count: u64,
@@ -134,8 +135,8 @@ impl Checkpoint {
         data.chain(self.cur_node_segno.into_iter().take(3)).zip(0..).map(|(s, t)| (s.into(), t))
     }
 
-    /// Whether a node with this version in its footer was written after this checkpoint and before the next. `pack`
-    /// begins with the checkpoint.
+    /// Whether a node with this version in its footer was written after this checkpoint and before
+    /// the next. `pack` begins with the checkpoint.
     pub fn is_before(&self, pack: &[u8], cp_ver: u64) -> bool {
         let at = self.checksum_offset as usize;
         let sum = pack.get(at..at + 4).map_or(0, |raw| LE.get_u32(raw, 0));
@@ -153,8 +154,8 @@ impl Checkpoint {
         g.main + u64::from(segment) * SEGMENT + u64::from(within)
     }
 
-    /// Whether block `n` of the NAT (with `nat`) or of the SIT is valid in its second place. `pack` begins with the
-    /// checkpoint.
+    /// Whether block `n` of the NAT (with `nat`) or of the SIT is valid in its second place. `pack`
+    /// begins with the checkpoint.
     pub fn is_second(&self, g: &Geometry, pack: &[u8], nat: bool, n: u64) -> bool {
         let sit_bytes = self.sit_ver_bitmap_bytesize as usize;
         let nat_bytes = self.nat_ver_bitmap_bytesize as usize;

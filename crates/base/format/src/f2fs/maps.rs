@@ -1,4 +1,5 @@
-//! The segment information table (SIT), the node address table (NAT), and the segment summary area (SSA).
+//! The segment information table (SIT), the node address table (NAT), and the segment summary area
+//! (SSA).
 
 use super::LE;
 
@@ -39,7 +40,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The end of a summary block, after 512 entries and a journal of 507 bytes (`struct summary_footer`).
+    /// The end of a summary block, after 512 entries and a journal of 507 bytes (`struct
+    /// summary_footer`).
     pub struct SummaryEnd: 5 {
         0 entry_type => /** 1: the segment has nodes, 0: data */ entry_type: u8,
         1 check_sum => /** checksum, which is not kept up to date */ check_sum: u32,
@@ -80,8 +82,8 @@ pub fn is_of_nodes(block: &[u8]) -> bool {
     block.len().checked_sub(SummaryEnd::SIZE).is_some_and(|end| block[end] == 1)
 }
 
-/// The entries of a journal in a summary block (`struct f2fs_journal`): `n_nats` or `n_sits` in the first two bytes,
-/// then an inode or segment number (`nid`, `segno`) before each entry.
+/// The entries of a journal in a summary block (`struct f2fs_journal`): `n_nats` or `n_sits` in the
+/// first two bytes, then an inode or segment number (`nid`, `segno`) before each entry.
 fn journal<T>(bytes: &[u8], size: usize, decode: impl Fn(&[u8]) -> T) -> Vec<(u32, T)> {
     let Some((count, rest)) = bytes.split_at_checked(2) else { return Vec::new() };
     let all = rest.chunks_exact(4 + size).take(LE.get_u16(count, 0).into());

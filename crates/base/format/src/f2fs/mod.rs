@@ -255,7 +255,8 @@ impl Geometry {
         first + if second { SEGMENT } else { 0 }
     }
 
-    /// The number of blocks at the end of a checkpoint pack with the bitmaps of full and empty NAT blocks.
+    /// The number of blocks at the end of a checkpoint pack with the bitmaps of full and empty NAT
+    /// blocks.
     pub fn nat_bits_blocks(&self) -> u64 {
         (8 + 2 * self.nat_blocks() / 8).div_ceil(BLOCK as u64)
     }

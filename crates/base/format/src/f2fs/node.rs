@@ -12,7 +12,8 @@ const NAME_AT: usize = 92;
 const ADDRESSES_AT: usize = 360;
 /// The number, within its file, of the node of extended attributes (`XATTR_NODE_OFFSET`).
 const ATTRIBUTES_NODE: u32 = u32::MAX >> 3;
-/// Addresses that give way to inline attributes, if the inode gives no number (`DEFAULT_INLINE_XATTR_ADDRS`).
+/// Addresses that give way to inline attributes, if the inode gives no number
+/// (`DEFAULT_INLINE_XATTR_ADDRS`).
 const ATTRIBUTES_DEFAULT: usize = 50;
 
 /// Flags of an inode for data stored in it (`i_inline`).
@@ -78,7 +79,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// A directory entry (`struct f2fs_dir_entry`). Names are stored apart, in slots of eight bytes.
+    /// A directory entry (`struct f2fs_dir_entry`). Names are stored apart, in slots of eight
+    /// bytes.
     pub struct DirEntry: 11 {
         0 hash_code => /** hash of the name */ hash_code: u32,
         4 ino => /** inode number */ ino: u32,
@@ -92,9 +94,11 @@ crate::on_disk! {
 pub enum Role {
     /// The inode.
     Inode,
-    /// A direct node, which holds addresses of data; the value is the number of direct nodes before it.
+    /// A direct node, which holds addresses of data; the value is the number of direct nodes before
+    /// it.
     Direct(u64),
-    /// An indirect node: 2 if it holds numbers of direct nodes, 3 if it holds numbers of indirect ones.
+    /// An indirect node: 2 if it holds numbers of direct nodes, 3 if it holds numbers of indirect
+    /// ones.
     Indirect(u8),
     /// A node of extended attributes.
     Attributes,
@@ -237,8 +241,9 @@ pub fn is_damaged(g: &Geometry, footer: &Footer, block: &[u8]) -> bool {
     checksum(sum, &block[AT + 4..]) != LE.get_u32(block, AT)
 }
 
-/// The inodes and names of directory entries. `bytes` holds a bitmap, the entries, and the names at the end, in as
-/// many slots as fit. The second value is true if all entries in use have valid names.
+/// The inodes and names of directory entries. `bytes` holds a bitmap, the entries, and the names at
+/// the end, in as many slots as fit. The second value is true if all entries in use have valid
+/// names.
 pub fn names(bytes: &[u8]) -> (Vec<(u32, &[u8])>, bool) {
     let slots = bytes.len() * 8 / ((DirEntry::SIZE + 8) * 8 + 1);
     let Some(names_at) = bytes.len().checked_sub(slots * 8) else { return (Vec::new(), false) };

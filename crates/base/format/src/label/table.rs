@@ -1,9 +1,9 @@
 //! All partitions of a disk: primary and logical ones, those of a GPT, and those in BSD slices.
 //!
-//! A [`PartitionTableReader`] does no I/O: it says which bytes of the disk it wants next, and is given them. Tables are
-//! hostile data: a chain of logical partitions is followed only to sectors that were not in it before, entries
-//! outside of the disk or over each other are left out with a [`TableProblem`], and a damaged GPT is replaced by its
-//! copy at the end of the disk.
+//! A [`PartitionTableReader`] does no I/O: it says which bytes of the disk it wants next, and is
+//! given them. Tables are hostile data: a chain of logical partitions is followed only to sectors
+//! that were not in it before, entries outside of the disk or over each other are left out with a
+//! [`TableProblem`], and a damaged GPT is replaced by its copy at the end of the disk.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -52,7 +52,8 @@ pub enum TableProblem {
         /// The sector's offset in bytes.
         at: u64,
     },
-    /// The chain of logical partitions leads to a sector that is none of its kind, or outside of the disk.
+    /// The chain of logical partitions leads to a sector that is none of its kind, or outside of
+    /// the disk.
     ChainBroken {
         /// The sector's offset in bytes.
         at: u64,
@@ -223,7 +224,8 @@ impl PartitionTableReader {
         self.found.extend(entries);
     }
 
-    /// Goes on where no sound GPT is: with larger sectors, then with the copy, first with small sectors.
+    /// Goes on where no sound GPT is: with larger sectors, then with the copy, first with small
+    /// sectors.
     fn no_gpt(&mut self, unit: u64, is_copy: bool) {
         let next = SECTORS.iter().copied().find(|larger| *larger > unit);
         let wanted = match (next, is_copy) {

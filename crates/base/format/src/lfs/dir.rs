@@ -1,7 +1,8 @@
 //! Directories: consecutive chunks of 512 bytes, each filled by entries without gaps.
 //!
-//! An entry consists of inode number (LFS64: u64, LFS32: u32; 0 for free space), entry length (u16), type (u8), name
-//! length (u8), the name, a NUL, and padding to 4 bytes. Entry lengths are multiples of 4 on LFS64 too.
+//! An entry consists of inode number (LFS64: u64, LFS32: u32; 0 for free space), entry length
+//! (u16), type (u8), name length (u8), the name, a NUL, and padding to 4 bytes. Entry lengths are
+//! multiples of 4 on LFS64 too.
 
 use super::{LE, Width};
 use crate::on_disk;
@@ -171,8 +172,8 @@ pub fn entries(
     })
 }
 
-/// Fills a chunk with entries of the given inodes, types and names; the last entry gets the rest of the chunk. Panics
-/// if they do not fit.
+/// Fills a chunk with entries of the given inodes, types and names; the last entry gets the rest of
+/// the chunk. Panics if they do not fit.
 pub fn fill_chunk(width: Width, chunk: &mut [u8; CHUNK], entries: &[(u64, u8, &[u8])]) {
     chunk.fill(0);
     let mut at = 0;

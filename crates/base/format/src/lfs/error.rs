@@ -6,8 +6,9 @@ use super::{Width, superblock};
 
 macro_rules! field_errors {
     ($($variant:ident: $field:ident, $want:literal;)+) => {
-        /// The reason why bytes are not a usable superblock. Each variant with a `value` is about one field; its
-        /// message names the field, its byte in the superblock, and the condition that it must meet.
+        /// The reason why bytes are not a usable superblock. Each variant with a `value` is about
+        /// one field; its message names the field, its byte in the superblock, and the condition
+        /// that it must meet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum SuperblockError {
             /// Fewer bytes than a superblock has.

@@ -1,5 +1,6 @@
-//! The contents of the IFILE, inode 1: `cleansz` blocks of cleaner info, `segtabsz` blocks of segment usage, and then
-//! the entries of inodes. Entries do not cross blocks; the rest of a block is not used.
+//! The contents of the IFILE, inode 1: `cleansz` blocks of cleaner info, `segtabsz` blocks of
+//! segment usage, and then the entries of inodes. Entries do not cross blocks; the rest of a block
+//! is not used.
 
 use super::{LE, Superblock, Width};
 use crate::on_disk;
@@ -110,7 +111,8 @@ impl SegUse {
     }
 }
 
-/// The `nextfree` of an orphan, a file without names that is still in use, as NetBSD of 2020 writes it.
+/// The `nextfree` of an orphan, a file without names that is still in use, as NetBSD of 2020 writes
+/// it.
 pub const ORPHAN: u64 = u64::MAX;
 /// The `nextfree` of an orphan as NetBSD of 2016 and LFS32 write it.
 pub const ORPHAN_2016: u64 = u32::MAX as u64;

@@ -6,8 +6,8 @@ use crate::on_disk;
 on_disk! {
     /// An inode. NetBSD's `struct lfs64_dinode`, its fields without `di_`.
     ///
-    /// Up to `modrev` it is UFS2's. The 120 bytes of `db` and `ib` hold the target of a short symbolic link
-    /// instead; `db[0]` holds a special file's device number.
+    /// Up to `modrev` it is UFS2's. The 120 bytes of `db` and `ib` hold the target of a short
+    /// symbolic link instead; `db[0]` holds a special file's device number.
     pub struct LfsInode: 256 {
         0 di_mode => /** file type and permissions; 0: the inode is free */ mode: u16,
         2 di_nlink => /** number of names (hard links) */ nlink: i16,
@@ -70,8 +70,8 @@ pub const fn pointer_area(width: Width) -> std::ops::Range<usize> {
 }
 
 impl LfsInode {
-    /// Reads an inode. On LFS32, pointers are widened to numbers of 64 bits, so a short link's target must be taken
-    /// from `bytes` ([`pointer_area`]). Panics if there are too few bytes.
+    /// Reads an inode. On LFS32, pointers are widened to numbers of 64 bits, so a short link's
+    /// target must be taken from `bytes` ([`pointer_area`]). Panics if there are too few bytes.
     pub fn read(width: Width, bytes: &[u8]) -> LfsInode {
         match width {
             Width::Lfs64 => LfsInode::decode(bytes, LE),
@@ -155,8 +155,8 @@ impl LfsInode32 {
     }
 }
 
-/// The byte of the inode `ino` in a block of inodes. If the block has several versions of it, the last one is
-/// meant, which is the newest.
+/// The byte of the inode `ino` in a block of inodes. If the block has several versions of it, the
+/// last one is meant, which is the newest.
 pub fn find(width: Width, block: &[u8], ino: u64) -> Option<usize> {
     let size = width.inode_size();
     let number = |at: usize| match width {

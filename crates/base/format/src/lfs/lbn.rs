@@ -1,8 +1,9 @@
 //! Logical block numbers of a file.
 //!
-//! A data block's number counts blocks from the start of the file. An indirect block's number is negative. The
-//! block of level *l* (1 if its pointers lead to data) whose first data block has the number *f* has the number
-//! −(*f* + *l* − 1). So −12 is the first indirect block, and −13 − *nindir* the doubly indirect one.
+//! A data block's number counts blocks from the start of the file. An indirect block's number is
+//! negative. The block of level *l* (1 if its pointers lead to data) whose first data block has the
+//! number *f* has the number −(*f* + *l* − 1). So −12 is the first indirect block, and −13 −
+//! *nindir* the doubly indirect one.
 
 use super::{NDADDR, NIADDR};
 
@@ -11,15 +12,17 @@ use super::{NDADDR, NIADDR};
 pub struct IndirectPath {
     /// The number of indirect blocks above it, 0 to 3.
     pub depth: usize,
-    /// The slot in the inode. At `depth` 0 it is the index in `db`, or, for an indirect block to which the inode
-    /// points, 12 plus the index in `ib`. At greater depths it is 12 plus the index in `ib`.
+    /// The slot in the inode. At `depth` 0 it is the index in `db`, or, for an indirect block to
+    /// which the inode points, 12 plus the index in `ib`. At greater depths it is 12 plus the index
+    /// in `ib`.
     pub slot: usize,
-    /// The indexes in the indirect blocks, the uppermost first; the first `depth` of them are valid.
+    /// The indexes in the indirect blocks, the uppermost first; the first `depth` of them are
+    /// valid.
     pub offsets: [usize; NIADDR],
 }
 
-/// The indirect path to the block `lbn`, if an indirect block holds `nindir` pointers. `None` if no file can have
-/// the block.
+/// The indirect path to the block `lbn`, if an indirect block holds `nindir` pointers. `None` if no
+/// file can have the block.
 ///
 /// ```
 /// use ordo_format::lfs::lbn;
@@ -51,7 +54,8 @@ pub fn path(lbn: i64, nindir: u64) -> Option<IndirectPath> {
     None
 }
 
-/// The level of the indirect block −`number` of a tree of `levels`, and the first data block below it.
+/// The level of the indirect block −`number` of a tree of `levels`, and the first data block below
+/// it.
 fn level_of(
     number: u64,
     first: u64,
@@ -88,7 +92,8 @@ pub fn indirect(level: usize, first: u64) -> i64 {
     -((first + level as u64 - 1) as i64)
 }
 
-/// The first data block below each of the inode's indirect blocks, and then the first number that no file can have.
+/// The first data block below each of the inode's indirect blocks, and then the first number that
+/// no file can have.
 pub fn trees(nindir: u64) -> [u64; NIADDR + 1] {
     let mut out = [NDADDR as u64; NIADDR + 1];
     for tree in 0..NIADDR {
@@ -101,8 +106,8 @@ pub fn trees(nindir: u64) -> [u64; NIADDR + 1] {
 mod tests {
     use super::*;
 
-    /// Every block of a small tree has one number and one indirect path, and each leads to the other. Catches a
-    /// number that is taken for another level's.
+    /// Every block of a small tree has one number and one indirect path, and each leads to the
+    /// other. Catches a number that is taken for another level's.
     #[test]
     fn numbers_and_ways_agree() {
         let nindir = 8;
@@ -126,8 +131,8 @@ mod tests {
         ] {
             assert_eq!(path(lbn, nindir), Some(IndirectPath { depth, slot, offsets }), "{lbn}");
         }
-        // The triple indirect block, the second block of level 2 below it, and the second block of level 1 below
-        // that.
+        // The triple indirect block, the second block of level 2 below it, and the second block of
+        // level 1 below that.
         assert_eq!(path(-86, nindir).map(|p| (p.depth, p.slot)), Some((0, 14)));
         assert_eq!(path(-(84 + 64 + 1), nindir).unwrap().offsets, [1, 0, 0]);
         assert_eq!(path(-(84 + 64 + 8), nindir).unwrap().offsets, [1, 1, 0]);

@@ -1,9 +1,11 @@
-//! LFS, the log-structured file system of NetBSD: LFS64 and LFS32, version 2. `docs/formats/lfs.md`.
+//! LFS, the log-structured file system of NetBSD: LFS64 and LFS32, version 2.
+//! `docs/formats/lfs.md`.
 //!
 //! Layers, lowest first:
-//! - [`Width`]: the sizes in which LFS64 and LFS32 differ. Both are little-endian here; images of the
-//!   other byte order are refused by name ([`SuperblockError::ByteOrder`]).
-//! - [`superblock`]: the superblock, which is also the checkpoint; sizes and addresses that follow from it.
+//! - [`Width`]: the sizes in which LFS64 and LFS32 differ. Both are little-endian here; images of
+//!   the other byte order are refused by name ([`SuperblockError::ByteOrder`]).
+//! - [`superblock`]: the superblock, which is also the checkpoint; sizes and addresses that follow
+//!   from it.
 //! - [`summary`]: partial segments: the summary, the blocks that it describes, their checksums.
 //! - [`ifile`]: the contents of the IFILE: cleaner info, segment usage, inode map.
 //! - [`inode`], [`dir`]: inodes and directory entries.

@@ -1,14 +1,16 @@
 //! Partial segments, the units of the log.
 //!
-//! A partial segment is a summary of `sumsize` bytes and the blocks that it describes, without gaps. The summary has
-//! a head ([`Segsum`]), then for each file a FINFO with the numbers of its blocks, and from its end downwards the
-//! addresses of the inode blocks (IINFO). The blocks lie in the order of the FINFOs. An inode block lies at its
-//! address, between two files' blocks. The last block of a FINFO may be a fragment.
+//! A partial segment is a summary of `sumsize` bytes and the blocks that it describes, without
+//! gaps. The summary has a head ([`Segsum`]), then for each file a FINFO with the numbers of its
+//! blocks, and from its end downwards the addresses of the inode blocks (IINFO). The blocks lie in
+//! the order of the FINFOs. An inode block lies at its address, between two files' blocks. The last
+//! block of a FINFO may be a fragment.
 //!
-//! Checksums: `sumsum` covers the summary from byte 4 on; `datasum` covers the first four bytes of each block. In the
-//! gap between FINFOs and IINFOs, which NetBSD does not read, Ordo writes a [`Seal`]. The seal follows the last
-//! FINFO, and its CRC-32C covers the whole partial segment. If `pad` marks a partial segment as sealed, it is valid
-//! when this CRC is right; any other is valid when the two sums are right.
+//! Checksums: `sumsum` covers the summary from byte 4 on; `datasum` covers the first four bytes of
+//! each block. In the gap between FINFOs and IINFOs, which NetBSD does not read, Ordo writes a
+//! [`Seal`]. The seal follows the last FINFO, and its CRC-32C covers the whole partial segment. If
+//! `pad` marks a partial segment as sealed, it is valid when this CRC is right; any other is valid
+//! when the two sums are right.
 
 use super::{LE, Superblock, Width, checksum, lbn};
 use crate::on_disk;
@@ -93,7 +95,8 @@ on_disk! {
 }
 
 on_disk! {
-    /// Ordo's proof that a partial segment is whole. It lies in the summary's gap, at the first multiple of 8.
+    /// Ordo's proof that a partial segment is whole. It lies in the summary's gap, at the first
+    /// multiple of 8.
     pub struct Seal: 16 {
         0 => /** `OrdoSeal` */ magic: u64,
         8 => /** number of fragments of the partial segment, including the summary */ frags: u32,
@@ -305,7 +308,8 @@ pub enum SummaryError {
 }
 
 impl Summary {
-    /// Reads the summary in `bytes`, of which the first `sumsize` count, and checks that it is consistent.
+    /// Reads the summary in `bytes`, of which the first `sumsize` count, and checks that it is
+    /// consistent.
     ///
     /// # Errors
     /// The bytes are no summary, or it is damaged, or it describes impossible blocks.
@@ -342,8 +346,8 @@ impl Summary {
         self.head.pad == SEALED
     }
 
-    /// The blocks of the partial segment whose summary is at `at`, in the order of their addresses, and its end, in
-    /// fragments.
+    /// The blocks of the partial segment whose summary is at `at`, in the order of their addresses,
+    /// and its end, in fragments.
     ///
     /// # Errors
     /// An inode block is at another place, or the partial segment extends beyond its segment.
@@ -380,8 +384,9 @@ impl Summary {
         }
     }
 
-    /// Checks that the partial segment at `at` is valid; `bytes` is the whole of it, the summary first. The seal
-    /// decides if there is one, otherwise `datasum`, which covers only four bytes of each block.
+    /// Checks that the partial segment at `at` is valid; `bytes` is the whole of it, the summary
+    /// first. The seal decides if there is one, otherwise `datasum`, which covers only four bytes
+    /// of each block.
     ///
     /// # Errors
     /// The partial segment is not whole, or as for [`layout`](Self::layout).
@@ -412,8 +417,8 @@ impl Summary {
         if computed == stored { Ok(()) } else { Err(SummaryError::SealCrc { stored, computed }) }
     }
 
-    /// Writes the summary of the partial segment at `at`, with its checksums, to the start of `bytes`, which hold its
-    /// blocks already. With `sealed`, it writes a seal too.
+    /// Writes the summary of the partial segment at `at`, with its checksums, to the start of
+    /// `bytes`, which hold its blocks already. With `sealed`, it writes a seal too.
     ///
     /// # Errors
     /// The summary does not fit, or as for [`layout`](Self::layout).

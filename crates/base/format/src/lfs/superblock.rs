@@ -1,7 +1,7 @@
 //! The superblock: the file system's parameters and the last checkpoint.
 //!
-//! The first superblock is behind the label ([`LABEL_BYTES`]); up to nine more are at the starts of segments.
-//! Checkpoints write the first two in turn. The others stay as `mkfs` wrote them.
+//! The first superblock is behind the label ([`LABEL_BYTES`]); up to nine more are at the starts of
+//! segments. Checkpoints write the first two in turn. The others stay as `mkfs` wrote them.
 
 use std::ops::{Deref, DerefMut};
 
@@ -388,7 +388,8 @@ impl Superblock {
         self.magic == SUPERBLOCK_MAGIC
     }
 
-    /// The number of blocks of the group tables in the IFILE, behind the segment usage; LFS has none.
+    /// The number of blocks of the group tables in the IFILE, behind the segment usage; LFS has
+    /// none.
     pub fn group_table_blocks(&self) -> u64 {
         if self.is_dual() { self.grouptabsz.into() } else { 0 }
     }
@@ -448,7 +449,8 @@ impl Superblock {
         lbn::trees(self.nindir.into())[3].saturating_mul(self.bsize.into())
     }
 
-    /// The bytes of block `lbn` in a file of `size` bytes. At the end of a small file it may be less than a block.
+    /// The bytes of block `lbn` in a file of `size` bytes. At the end of a small file it may be
+    /// less than a block.
     pub fn block_bytes(&self, lbn: u64, size: u64) -> u64 {
         let bsize = u64::from(self.bsize);
         let end = (lbn + 1).saturating_mul(bsize);

@@ -1,4 +1,5 @@
-//! Second conditions of signatures that are short, or that several formats share. Each gets the offset of its signature.
+//! Second conditions of signatures that are short, or that several formats share. Each gets the
+//! offset of its signature.
 
 use super::Contents;
 use crate::Endian::{self, Big, Little};
@@ -10,7 +11,8 @@ pub(super) type Condition = fn(&Contents, u64) -> bool;
 const EXT_MAGIC: u64 = 56;
 /// `EXT4_FEATURE_INCOMPAT_JOURNAL_DEV`.
 const EXT_JOURNAL_DEVICE: u32 = 0x8;
-/// The features without which ext3 is ext4: extents, 64 bits, flexible groups, and all that came later.
+/// The features without which ext3 is ext4: extents, 64 bits, flexible groups, and all that came
+/// later.
 const EXT4_ONLY: u32 = !0x1f;
 /// `EXT4_FEATURE_COMPAT_HAS_JOURNAL`.
 const EXT_HAS_JOURNAL: u32 = 0x4;
@@ -23,7 +25,8 @@ fn half(contents: &Contents, at: u64) -> Option<u16> {
     contents.get(at, 2).map(|bytes| Little.get_u16(bytes, 0))
 }
 
-/// The features of an ext2, ext3 or ext4: compatible and incompatible; `None` if the block size makes no sense.
+/// The features of an ext2, ext3 or ext4: compatible and incompatible; `None` if the block size
+/// makes no sense.
 fn ext_features(contents: &Contents, at: u64) -> Option<(u32, u32)> {
     let superblock = at - EXT_MAGIC;
     word(contents, superblock + 24, Little).filter(|log| *log <= 6)?;
@@ -104,7 +107,8 @@ pub(super) fn is_xfs_log(contents: &Contents, at: u64) -> bool {
     word(contents, at + 8, Big).is_some_and(|version| (1..=3).contains(&version))
 }
 
-/// Sun's label, of which the signature is at byte 508: the exclusive or of all its half words is zero.
+/// Sun's label, of which the signature is at byte 508: the exclusive or of all its half words is
+/// zero.
 pub(super) fn is_sun(contents: &Contents, at: u64) -> bool {
     let Some(sector) = contents.get(at - 508, 512) else { return false };
     (0..256).fold(0, |sum, i| sum ^ Big.get_u16(sector, 2 * i)) == 0

@@ -1,14 +1,15 @@
 //! The table of signatures.
 //!
-//! Of two entries with one place, the first whose condition holds names it, so the narrower entry stands first. The list's
-//! only omissions from libblkid are formats that cannot be told by bytes at an offset: Atari's partitions, and the GUID partition
-//! table's entries.
+//! Of two entries with one place, the first whose condition holds names it, so the narrower entry
+//! stands first. The list's only omissions from libblkid are formats that cannot be told by bytes
+//! at an offset: Atari's partitions, and the GUID partition table's entries.
 
 use super::Place::{At, BeforeAligned, BeforeEnd, Every};
 use super::conditions::*;
 use super::{Place, Signature};
 
-/// The place of UFS's magic number in each place of its superblock: 0 (some BSDs' floppies), 8, 64 and 256 KiB.
+/// The place of UFS's magic number in each place of its superblock: 0 (some BSDs' floppies), 8, 64
+/// and 256 KiB.
 const UFS: &[Place] = &[At(1372), At(8192 + 1372), At(65_536 + 1372), At(262_144 + 1372)];
 /// ZFS's four labels, at the place of their list of names.
 const ZFS_LABELS: &[Place] = &[

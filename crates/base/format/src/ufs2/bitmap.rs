@@ -1,7 +1,7 @@
 //! The bitmaps of a cylinder group: bits, blocks of fragments, runs, clusters.
 //!
-//! Bit `n` of a bitmap is bit `n % 8` of byte `n / 8`, in either byte order. `frag` is always the superblock's
-//! fragments per block: 1, 2, 4 or 8, so that a block's fragments share a byte.
+//! Bit `n` of a bitmap is bit `n % 8` of byte `n / 8`, in either byte order. `frag` is always the
+//! superblock's fragments per block: 1, 2, 4 or 8, so that a block's fragments share a byte.
 
 use super::group::GroupLayout;
 use crate::Endian;
@@ -74,7 +74,8 @@ pub fn block_is_free(map: &[u8], blk: u32, frag: u32) -> bool {
     block_bits(map, blk, frag) == block_mask(frag)
 }
 
-/// Calls `each(first, length)` for every maximal run of set bits among the low `frag` bits of `bits`.
+/// Calls `each(first, length)` for every maximal run of set bits among the low `frag` bits of
+/// `bits`.
 pub fn for_each_run(bits: u8, frag: u32, mut each: impl FnMut(u32, u32)) {
     let mut at = 0;
     let bits = u32::from(bits & block_mask(frag));
@@ -86,8 +87,8 @@ pub fn for_each_run(bits: u8, frag: u32, mut each: impl FnMut(u32, u32)) {
     }
 }
 
-/// Adds `delta` to `frsum[n]` for every run of `n` free fragments in a block, whose bits are those of [`block_bits`].
-/// A wholly free block is not counted. Counts saturate.
+/// Adds `delta` to `frsum[n]` for every run of `n` free fragments in a block, whose bits are those
+/// of [`block_bits`]. A wholly free block is not counted. Counts saturate.
 pub fn frag_sum(bits: u8, frag: u32, frsum: &mut [i32; 8], delta: i32) {
     if bits & block_mask(frag) == block_mask(frag) {
         return;
@@ -120,9 +121,10 @@ pub fn find_exact_run(bits: u8, frag: u32, n: u32) -> Option<u32> {
     found
 }
 
-/// Updates the cluster bitmap and cluster counts of a group when block `blk` (in blocks) becomes free or used
-/// (`ffs_clusteracct`). `header` is the encoded group header with its bitmaps. If the file system keeps no clusters,
-/// or the bitmap has the new state already, nothing changes. Counts saturate.
+/// Updates the cluster bitmap and cluster counts of a group when block `blk` (in blocks) becomes
+/// free or used (`ffs_clusteracct`). `header` is the encoded group header with its bitmaps. If the
+/// file system keeps no clusters, or the bitmap has the new state already, nothing changes. Counts
+/// saturate.
 pub fn cluster_account(
     header: &mut [u8],
     endian: Endian,
@@ -161,8 +163,8 @@ pub fn cluster_account(
     }
 }
 
-/// The cluster counts by length that follow from a bitmap of `blocks` whole blocks. Lengths above `most` count as
-/// `most`; entry 0 is not used.
+/// The cluster counts by length that follow from a bitmap of `blocks` whole blocks. Lengths above
+/// `most` count as `most`; entry 0 is not used.
 pub fn cluster_counts(clusters: &[u8], blocks: u32, most: u32) -> [i32; 17] {
     let mut counts = [0; 17];
     let mut at = 0;

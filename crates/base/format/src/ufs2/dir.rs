@@ -1,8 +1,8 @@
 //! Directories: consecutive chunks of 512 bytes, each filled by entries without gaps.
 //!
-//! An entry consists of inode number (u32, 0 for free space), entry length (u16), type (u8), name length (u8), the
-//! name, a NUL, and padding to 4 bytes. No entry crosses a chunk. An entry that is longer than it needs to be has
-//! free space after its name.
+//! An entry consists of inode number (u32, 0 for free space), entry length (u16), type (u8), name
+//! length (u8), the name, a NUL, and padding to 4 bytes. No entry crosses a chunk. An entry that is
+//! longer than it needs to be has free space after its name.
 
 use crate::Endian;
 
@@ -170,8 +170,9 @@ impl Entry<'_> {
     }
 }
 
-/// The entries of a directory, or of a part of it that starts at a chunk. After a damaged entry the iterator
-/// continues with the next entry if the lengths are still possible, otherwise with the next chunk.
+/// The entries of a directory, or of a part of it that starts at a chunk. After a damaged entry the
+/// iterator continues with the next entry if the lengths are still possible, otherwise with the
+/// next chunk.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     bytes: &'a [u8],
@@ -215,8 +216,8 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The place, needed bytes and length of each entry; names are not read. The chunk must have been validated.
-/// Iteration stops at an impossible length.
+/// The place, needed bytes and length of each entry; names are not read. The chunk must have been
+/// validated. Iteration stops at an impossible length.
 fn frames(chunk: &[u8], endian: Endian) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -230,7 +231,8 @@ fn frames(chunk: &[u8], endian: Endian) -> impl Iterator<Item = (usize, usize, u
     })
 }
 
-/// The first entry of a validated chunk with `bytes` to spare: its place, its needed bytes, and its length.
+/// The first entry of a validated chunk with `bytes` to spare: its place, its needed bytes, and its
+/// length.
 pub fn first_with_space(
     chunk: &[u8],
     endian: Endian,
@@ -249,8 +251,8 @@ pub fn place_before(chunk: &[u8], endian: Endian, at: usize) -> Option<usize> {
     frames(chunk, endian).map(|(place, ..)| place).take_while(|place| *place < at).last()
 }
 
-/// The inode number of the entry at the start of `rest`, if it has this name. `rest` extends at least to the end of
-/// the entry's chunk.
+/// The inode number of the entry at the start of `rest`, if it has this name. `rest` extends at
+/// least to the end of the entry's chunk.
 pub fn inode_if_named(rest: &[u8], endian: Endian, name: &[u8]) -> Option<u32> {
     let found = rest.get(HEADER..HEADER + name.len())?;
     let ino = endian.get_u32(rest, INO_OFFSET);
@@ -306,8 +308,8 @@ fn decode(bytes: &[u8], at: usize, reclen: u16, endian: Endian) -> Result<Entry<
     Ok(Entry { at, ino, reclen, kind, name })
 }
 
-/// Writes an entry to the start of `bytes`: header, name, and NULs up to the bytes that the name needs. Free space
-/// after that stays as it is. Panics if the name does not fit or is too long.
+/// Writes an entry to the start of `bytes`: header, name, and NULs up to the bytes that the name
+/// needs. Free space after that stays as it is. Panics if the name does not fit or is too long.
 pub fn write_entry(bytes: &mut [u8], endian: Endian, ino: u32, reclen: u16, kind: u8, name: &[u8]) {
     assert!(name.len() <= MAX_NAME, "names have at most 255 bytes");
     let needs = entry_size(name.len());
@@ -320,7 +322,8 @@ pub fn write_entry(bytes: &mut [u8], endian: Endian, ino: u32, reclen: u16, kind
     bytes[HEADER + name.len()..needs].fill(0);
 }
 
-/// Writes a chunk that is all free space: one entry with inode number 0. Panics unless `chunk` has 512 bytes.
+/// Writes a chunk that is all free space: one entry with inode number 0. Panics unless `chunk` has
+/// 512 bytes.
 pub fn write_free_chunk(chunk: &mut [u8], endian: Endian) {
     assert_eq!(chunk.len(), CHUNK);
     chunk.fill(0);
@@ -340,7 +343,8 @@ pub fn is_free_chunk(chunk: &[u8], endian: Endian) -> bool {
         && usize::from(endian.get_u16(chunk, RECLEN_OFFSET)) == CHUNK
 }
 
-/// Writes the first chunk of a new directory, with `.` and `..`. Panics unless `chunk` has 512 bytes.
+/// Writes the first chunk of a new directory, with `.` and `..`. Panics unless `chunk` has 512
+/// bytes.
 pub fn write_first_chunk(chunk: &mut [u8], endian: Endian, ino: u32, parent: u32) {
     assert_eq!(chunk.len(), CHUNK);
     chunk.fill(0);

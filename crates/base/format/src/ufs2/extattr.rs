@@ -1,8 +1,8 @@
 //! Extended attributes: consecutive records in an inode's own blocks.
 //!
-//! A record consists of its length (u32), name space (u8), the length of the padding after the content (u8), name
-//! length (u8), the name, padding to 8 bytes, the content, and padding to 8 bytes. Records fill the area without
-//! gaps.
+//! A record consists of its length (u32), name space (u8), the length of the padding after the
+//! content (u8), name length (u8), the name, padding to 8 bytes, the content, and padding to 8
+//! bytes. Records fill the area without gaps.
 
 use crate::Endian;
 
@@ -160,7 +160,8 @@ pub const fn record_size(namlen: usize, content: usize) -> usize {
     (HEADER + namlen).next_multiple_of(8) + content.next_multiple_of(8)
 }
 
-/// Appends a record to an area. Panics if the name is empty or has more than 255 bytes, or the content has 4 GiB.
+/// Appends a record to an area. Panics if the name is empty or has more than 255 bytes, or the
+/// content has 4 GiB.
 pub fn append(area: &mut Vec<u8>, endian: Endian, namespace: u8, name: &[u8], content: &[u8]) {
     assert!((1..=MAX_NAME).contains(&name.len()), "names have 1 to 255 bytes");
     let start = area.len();

@@ -7,8 +7,8 @@ use super::superblock::{CK_CYLGRP, Superblock};
 use crate::{Endian, hash_without, on_disk};
 
 on_disk! {
-    /// A cylinder group's header. FreeBSD's `struct cg`, without `cg_`. Its bitmaps follow at the offsets that it
-    /// names, up to `cgsize` bytes in all. Bitmaps have no byte order.
+    /// A cylinder group's header. FreeBSD's `struct cg`, without `cg_`. Its bitmaps follow at the
+    /// offsets that it names, up to `cgsize` bytes in all. Bitmaps have no byte order.
     pub struct Group: 168 {
         0 cg_firstfield => /** unused (a list link in old versions) */ firstfield: i32,
         4 cg_magic => /** magic number, 0x090255 */ magic: i32,
@@ -152,8 +152,8 @@ pub struct GroupLayout {
     pub inodes: Range<usize>,
     /// The bitmap of fragments: a set bit is free.
     pub frags: Range<usize>,
-    /// The counts of free clusters, a u32 for each length. The entry at index 0 is not used, and may share its bytes
-    /// with the end of the fragment bitmap. Empty if no clusters are kept.
+    /// The counts of free clusters, a u32 for each length. The entry at index 0 is not used, and
+    /// may share its bytes with the end of the fragment bitmap. Empty if no clusters are kept.
     pub cluster_sum: Range<usize>,
     /// The bitmap of whole blocks: a set bit is free. Empty if no clusters are kept.
     pub clusters: Range<usize>,
@@ -182,8 +182,8 @@ impl GroupLayout {
 }
 
 impl Group {
-    /// Decodes and validates the header of group `cg` at the start of `bytes`, check-hash included. The counts (`cs`,
-    /// `frsum`, cluster counts) and the bitmaps are not checked.
+    /// Decodes and validates the header of group `cg` at the start of `bytes`, check-hash included.
+    /// The counts (`cs`, `frsum`, cluster counts) and the bitmaps are not checked.
     ///
     /// # Errors
     /// The first fault found.
@@ -295,8 +295,8 @@ impl Group {
         }
     }
 
-    /// Stores the right check-hash in an encoded header with its bitmaps, if the file system keeps one. `bytes` holds
-    /// at least `cgsize` bytes.
+    /// Stores the right check-hash in an encoded header with its bitmaps, if the file system keeps
+    /// one. `bytes` holds at least `cgsize` bytes.
     pub fn seal(bytes: &mut [u8], endian: Endian, sb: &Superblock) {
         if sb.keeps_hash(CK_CYLGRP) {
             let hash = hash_without(&bytes[..sb.cgsize as usize], CKHASH_OFFSET);
@@ -322,8 +322,8 @@ impl Group {
         GroupLayout { inodes, frags, cluster_sum, clusters, end }
     }
 
-    /// The header of group `cg` in an empty file system: bitmaps at their standard places, all counts zero, no inode
-    /// block initialised.
+    /// The header of group `cg` in an empty file system: bitmaps at their standard places, all
+    /// counts zero, no inode block initialised.
     pub fn empty(sb: &Superblock, cg: u32) -> Group {
         let layout = GroupLayout::standard(sb);
         let frags = sb.cg_frags(cg);

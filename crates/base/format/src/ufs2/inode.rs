@@ -4,7 +4,8 @@ use super::NDADDR;
 use crate::{Endian, hash_without, on_disk};
 
 on_disk! {
-    /// An inode: everything about a file except its name. FreeBSD's `struct ufs2_dinode`, without `di_`.
+    /// An inode: everything about a file except its name. FreeBSD's `struct ufs2_dinode`, without
+    /// `di_`.
     ///
     /// The 120 bytes of `db` and `ib` hold the target of a short symbolic link instead
     /// ([`short_link`](Self::short_link)); `db[0]` holds a special file's device number.
@@ -38,8 +39,8 @@ on_disk! {
     }
 }
 
-/// The largest link count: FreeBSD's `UFS_LINK_MAX`. Its kernel has used all 16 bits of the count since it raised the limit
-/// from 32,767, in UFS1 too.
+/// The largest link count: FreeBSD's `UFS_LINK_MAX`. Its kernel has used all 16 bits of the count
+/// since it raised the limit from 32,767, in UFS1 too.
 pub const LINK_MAX: u32 = 65_500;
 /// The byte of the check-hash.
 pub const CKHASH_OFFSET: usize = 244;
@@ -104,7 +105,8 @@ impl Dinode {
         self.ib = std::array::from_fn(|i| addr(NDADDR + i));
     }
 
-    /// Verifies the check-hash of an encoded inode. An inode with `mode` 0 is not in use, and has none.
+    /// Verifies the check-hash of an encoded inode. An inode with `mode` 0 is not in use, and has
+    /// none.
     ///
     /// # Errors
     /// The check-hash is another.
@@ -118,8 +120,8 @@ impl Dinode {
         if computed == stored { Ok(()) } else { Err(InodeHashError { stored, computed }) }
     }
 
-    /// Stores the right check-hash in an encoded inode: 0 if `mode` is 0. For file systems that keep check-hashes of
-    /// inodes ([`keeps_hash`](super::Superblock::keeps_hash)).
+    /// Stores the right check-hash in an encoded inode: 0 if `mode` is 0. For file systems that
+    /// keep check-hashes of inodes ([`keeps_hash`](super::Superblock::keeps_hash)).
     pub fn seal(bytes: &mut [u8], endian: Endian) {
         let used = endian.get_u16(bytes, 0) != 0;
         let hash = if used { hash_without(&bytes[..Dinode::SIZE], CKHASH_OFFSET) } else { 0 };

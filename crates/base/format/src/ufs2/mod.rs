@@ -1,12 +1,13 @@
 //! UFS2, the fast file system's second on-disk format, as FreeBSD writes it.
 //!
-//! A file system is a sequence of *fragments* (the unit of addresses) in *cylinder groups* of equal size. Up to eight
-//! fragments make a *block*. Each group holds, in this order: data blocks (or, in the first group, the boot area and
-//! the superblock), a copy of the superblock, the group's header with its bitmaps, inode blocks, data blocks. The
-//! summary area follows the first group's inodes.
+//! A file system is a sequence of *fragments* (the unit of addresses) in *cylinder groups* of equal
+//! size. Up to eight fragments make a *block*. Each group holds, in this order: data blocks (or, in
+//! the first group, the boot area and the superblock), a copy of the superblock, the group's header
+//! with its bitmaps, inode blocks, data blocks. The summary area follows the first group's inodes.
 //!
-//! [`superblock`] gives the places of all these. [`group`] and [`bitmap`] describe free space, and [`inode`] a file.
-//! [`dir`](mod@dir) and [`extattr`] describe the contents of directories and of extended attributes.
+//! [`superblock`] gives the places of all these. [`group`] and [`bitmap`] describe free space, and
+//! [`inode`] a file. [`dir`](mod@dir) and [`extattr`] describe the contents of directories and of
+//! extended attributes.
 
 pub mod bitmap;
 pub mod csum;

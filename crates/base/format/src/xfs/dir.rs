@@ -3,8 +3,9 @@
 use super::{BIG, Geometry};
 
 crate::on_disk! {
-    /// The head of a directory block in version 5 (`struct xfs_dir3_data_hdr`). Three free ranges of 4 bytes and 4
-    /// bytes of padding are at its end. In version 4 there are only the magic number and the free ranges.
+    /// The head of a directory block in version 5 (`struct xfs_dir3_data_hdr`). Three free ranges
+    /// of 4 bytes and 4 bytes of padding are at its end. In version 4 there are only the magic
+    /// number and the free ranges.
     pub struct DirHead: 48 {
         0 magic => /** `XDB3` if the index is in the same block, otherwise `XDD3`; in version 4 `XD2B` and `XD2D` */ magic: u32,
         4 crc => /** CRC-32C of the structure, little-endian */ crc: u32,
@@ -18,10 +19,10 @@ crate::on_disk! {
 /// The mark of unused space in place of an entry (`XFS_DIR2_DATA_FREE_TAG`); its length follows.
 const UNUSED: u16 = 0xffff;
 
-/// Calls `each` with every name and its inode in a directory whose entries are in its inode (short form). The fork
-/// holds the number of names, the number of names with large inode numbers (if any, then all inode numbers have 8
-/// bytes instead of 4), and the parent. Each name has its length, two bytes, the name, its file type where the file
-/// system has it, and the inode.
+/// Calls `each` with every name and its inode in a directory whose entries are in its inode (short
+/// form). The fork holds the number of names, the number of names with large inode numbers (if any,
+/// then all inode numbers have 8 bytes instead of 4), and the parent. Each name has its length, two
+/// bytes, the name, its file type where the file system has it, and the inode.
 pub fn in_inode(g: &Geometry, fork: &[u8], mut each: impl FnMut(&[u8], u64)) {
     // `count` and `i8count` of `struct xfs_dir2_sf_hdr`; the parent's inode follows.
     let Some((&[count, large], rest)) = fork.split_first_chunk() else { return };
@@ -49,9 +50,10 @@ pub fn has_entries(bytes: &[u8]) -> bool {
     [b"XDB3", b"XDD3", b"XD2B", b"XD2D"].iter().any(|magic| bytes.starts_with(*magic))
 }
 
-/// Calls `each` with every name and its inode in a directory block. An entry has an inode, a length, the name, and
-/// its file type where the file system has it. It is padded to a multiple of 8 bytes, of which the last two hold the
-/// place of the entry. `bytes` may be only the beginning of the directory block.
+/// Calls `each` with every name and its inode in a directory block. An entry has an inode, a
+/// length, the name, and its file type where the file system has it. It is padded to a multiple of
+/// 8 bytes, of which the last two hold the place of the entry. `bytes` may be only the beginning of
+/// the directory block.
 pub fn in_block(g: &Geometry, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
     if !has_entries(bytes) {
         return;
@@ -74,7 +76,8 @@ pub fn in_block(g: &Geometry, bytes: &[u8], mut each: impl FnMut(&[u8], u64)) {
             return;
         };
         let next = at + (9 + len + usize::from(g.has_types) + 2).next_multiple_of(8);
-        // Where the block also holds the index, the index follows the entries, and has no such mark.
+        // Where the block also holds the index, the index follows the entries, and has no such
+        // mark.
         if next > end || usize::from(BIG.get_u16(bytes, next - 2)) != at {
             return;
         }

@@ -35,8 +35,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The first region of an inode log item (`struct xfs_inode_log_format`). The changed parts follow: the core,
-    /// then forks.
+    /// The first region of an inode log item (`struct xfs_inode_log_format`). The changed parts
+    /// follow: the core, then forks.
     pub struct InodeItem: 56 {
         0 ilf_type => /** `0x123b` */ kind: u16,
         2 ilf_size => /** number of regions, including this one */ regions: u16,
@@ -53,8 +53,8 @@ crate::on_disk! {
 }
 
 crate::on_disk! {
-    /// The first region of a buffer log item (`struct xfs_buf_log_format`). A bitmap of changed chunks follows, then
-    /// the chunks.
+    /// The first region of a buffer log item (`struct xfs_buf_log_format`). A bitmap of changed
+    /// chunks follows, then the chunks.
     pub struct BufferItem: 20 {
         0 blf_type => /** `0x123c` */ kind: u16,
         2 blf_size => /** number of regions, including this one */ regions: u16,
@@ -135,8 +135,8 @@ impl RecordHead {
         self.heads() + (self.len as usize).div_ceil(BLOCK)
     }
 
-    /// Unpacks the operations: the first word of each block, which the cycle number replaced, is put back from the
-    /// headers. `record` is the whole record.
+    /// Unpacks the operations: the first word of each block, which the cycle number replaced, is
+    /// put back from the headers. `record` is the whole record.
     pub fn unpack(&self, record: &[u8], data: &mut Vec<u8>) -> Option<()> {
         let heads = self.heads();
         data.clear();
@@ -154,8 +154,8 @@ impl RecordHead {
     }
 }
 
-/// Calls `each` with the operations of a record, whose header gives their count; zeros may follow. Returns false if
-/// there are fewer.
+/// Calls `each` with the operations of a record, whose header gives their count; zeros may follow.
+/// Returns false if there are fewer.
 pub fn operations(data: &[u8], count: u32, mut each: impl FnMut(&OpHead, &[u8])) -> bool {
     let mut at = 0;
     for _ in 0..count {

@@ -1,6 +1,6 @@
-//! XFS, versions 4 and 5, and its log, as far as a decoder reads them, described in `docs/formats/xfs.md`. No code
-//! here writes them. On disk all integers are big-endian. Inside log items they have the byte order of the machine
-//! that wrote them; only little-endian ones are read.
+//! XFS, versions 4 and 5, and its log, as far as a decoder reads them, described in
+//! `docs/formats/xfs.md`. No code here writes them. On disk all integers are big-endian. Inside log
+//! items they have the byte order of the machine that wrote them; only little-endian ones are read.
 
 pub mod dir;
 pub mod log;
@@ -11,7 +11,8 @@ use crate::Endian;
 pub const BIG: Endian = Endian::Big;
 
 crate::on_disk! {
-    /// The superblock, in the first sector of each allocation group; only the first one is used (`struct xfs_dsb`).
+    /// The superblock, in the first sector of each allocation group; only the first one is used
+    /// (`struct xfs_dsb`).
     pub struct Superblock: 264 {
         0 sb_magicnum => /** `XFSB` */ magic: u32,
         4 sb_blocksize => /** bytes in a block */ block_size: u32,
@@ -162,7 +163,8 @@ crate::on_disk! {
     }
 }
 
-/// The geometry that follows from a superblock. Its values were checked, so they can be used in arithmetic.
+/// The geometry that follows from a superblock. Its values were checked, so they can be used in
+/// arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Block size as a shift.
@@ -179,7 +181,8 @@ pub struct Geometry {
     pub ag_blocks: u64,
     /// The number of allocation groups.
     pub ag_count: u32,
-    /// The log's first block, counted from the device's start; `None` if the log is on another device.
+    /// The log's first block, counted from the device's start; `None` if the log is on another
+    /// device.
     pub log: Option<u64>,
     /// The number of blocks of the log.
     pub log_blocks: u64,
@@ -200,8 +203,8 @@ pub struct Geometry {
 }
 
 impl Superblock {
-    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is none, or of an
-    /// unknown version.
+    /// Decodes a superblock, and checks the fields from which sizes are computed. `None` if it is
+    /// none, or of an unknown version.
     pub fn read(bytes: &[u8]) -> Option<(Superblock, Geometry)> {
         const META_UUID: u32 = 4;
         const TYPES: u32 = 1;
@@ -267,8 +270,8 @@ impl Geometry {
         1 << self.block_shift
     }
 
-    /// A file system's block number (group, and block in the group) as a block counted from the device's start; `None`
-    /// if there is no such block.
+    /// A file system's block number (group, and block in the group) as a block counted from the
+    /// device's start; `None` if there is no such block.
     pub fn linear(&self, block: u64) -> Option<u64> {
         let (group, within) = (block >> self.ag_bits, block & ((1 << self.ag_bits) - 1));
         let linear = group.checked_mul(self.ag_blocks)?.checked_add(within)?;
@@ -326,7 +329,8 @@ pub enum Tree {
 }
 
 impl Tree {
-    /// Every tree with the magic numbers of its blocks in versions 4 and 5, and the size of a key in bytes.
+    /// Every tree with the magic numbers of its blocks in versions 4 and 5, and the size of a key
+    /// in bytes.
     const ALL: [(Tree, [&[u8; 4]; 2], usize); 6] = [
         (Tree::ByBlock, [b"ABTB", b"AB3B"], 8),
         (Tree::BySize, [b"ABTC", b"AB3C"], 8),
@@ -346,8 +350,8 @@ impl Tree {
         Tree::ALL.into_iter().find(|(tree, ..)| *tree == self).map_or(8, |(.., key)| key)
     }
 
-    /// The children of an inner block, as blocks of its group. A block's head (`struct xfs_btree_block`) has `bb_magic`
-    /// at byte 0, `bb_level` at 4 and `bb_numrecs` at 6.
+    /// The children of an inner block, as blocks of its group. A block's head (`struct
+    /// xfs_btree_block`) has `bb_magic` at byte 0, `bb_level` at 4 and `bb_numrecs` at 6.
     pub fn children(self, g: &Geometry, bytes: &[u8]) -> Vec<u32> {
         let (head, each) = (g.short_head(), self.key() + 4);
         let Some(capacity) = bytes.len().checked_sub(head) else { return Vec::new() };
@@ -363,13 +367,15 @@ pub fn level(bytes: &[u8]) -> u16 {
     bytes.get(4..6).map_or(0, |b| BIG.get_u16(b, 0)) // bb_level
 }
 
-/// The chunks of 64 inodes in a leaf of the inode tree: the first inode within the group, and a bit for each of 16
-/// runs of 4 inodes that are holes (`ir_startino` and `ir_holemask` of `struct xfs_inobt_rec`).
+/// The chunks of 64 inodes in a leaf of the inode tree: the first inode within the group, and a bit
+/// for each of 16 runs of 4 inodes that are holes (`ir_startino` and `ir_holemask` of `struct
+/// xfs_inobt_rec`).
 pub fn chunks(g: &Geometry, bytes: &[u8]) -> Vec<(u32, u16)> {
     let count = usize::from(BIG.get_u16(bytes, 6)); // bb_numrecs
     let records = bytes.get(g.short_head()..).unwrap_or_default();
     let sparse = |raw: &[u8]| {
-        // Without sparse chunks, these bytes are the high half of the number of free inodes, which is zero.
+        // Without sparse chunks, these bytes are the high half of the number of free inodes, which
+        // is zero.
         BIG.get_u16(raw, 4)
     };
     records.chunks_exact(16).take(count).map(|r| (BIG.get_u32(r, 0), sparse(r))).collect()
@@ -386,8 +392,8 @@ pub struct Extent {
     pub len: u32,
 }
 
-/// Decodes an extent from its 16 bytes: `br_startoff`, `br_startblock` and `br_blockcount`, packed into `l0` and `l1` of
-/// `struct xfs_bmbt_rec`.
+/// Decodes an extent from its 16 bytes: `br_startoff`, `br_startblock` and `br_blockcount`, packed
+/// into `l0` and `l1` of `struct xfs_bmbt_rec`.
 pub fn extent(raw: &[u8]) -> Extent {
     let (high, low) = (BIG.get_u64(raw, 0), BIG.get_u64(raw, 8));
     Extent {
@@ -470,7 +476,8 @@ pub fn fork(format: u8, bytes: &[u8], extents: u64) -> Fork<'_> {
     }
 }
 
-/// The children in the root of a file's tree (`struct xfs_bmdr_block`: `bb_level` at byte 0, `bb_numrecs` at 2).
+/// The children in the root of a file's tree (`struct xfs_bmdr_block`: `bb_level` at byte 0,
+/// `bb_numrecs` at 2).
 pub fn root_children(root: &[u8]) -> Vec<u64> {
     let (most, count) = ((root.len() - 4) / 16, usize::from(BIG.get_u16(root, 2)));
     let from = 4 + most * 8;
@@ -495,10 +502,10 @@ pub fn is_long_tree(bytes: &[u8]) -> bool {
     bytes.starts_with(b"BMAP") || bytes.starts_with(b"BMA3")
 }
 
-/// The kind that a block of version 5 claims; `None` unless it also claims this place (in sectors of 512 bytes) and
-/// this file system. The kernel's names for the two are `bb_blkno` and `bb_uuid` in trees, `blkno` and `uuid` in blocks
-/// of directories and attributes, `sl_blkno` and `sl_uuid` in symbolic links, `rm_blkno` and `rm_uuid` in remote
-/// attributes.
+/// The kind that a block of version 5 claims; `None` unless it also claims this place (in sectors
+/// of 512 bytes) and this file system. The kernel's names for the two are `bb_blkno` and `bb_uuid`
+/// in trees, `blkno` and `uuid` in blocks of directories and attributes, `sl_blkno` and `sl_uuid`
+/// in symbolic links, `rm_blkno` and `rm_uuid` in remote attributes.
 pub fn describes_itself(g: &Geometry, bytes: &[u8], sector: u64) -> Option<Described> {
     let magic = bytes.first_chunk::<4>()?;
     let short = bytes.get(8..10).map_or(0, |b| BIG.get_u16(b, 0));

@@ -1,7 +1,7 @@
 //! Real I/O: requests that own their file and buffer until they complete.
 //!
-//! Three backends carry requests out: an io_uring; a pool of threads where the ring is refused; or inline calls,
-//! which virtual time uses, so that I/O on the host takes no time.
+//! Three backends carry requests out: an io_uring; a pool of threads where the ring is refused; or
+//! inline calls, which virtual time uses, so that I/O on the host takes no time.
 //!
 //! A request whose future is dropped stays here until the kernel no longer uses its buffer.
 
@@ -65,7 +65,8 @@ enum Kind {
     Command(Command),
 }
 
-/// A command for the driver behind a file (`IORING_OP_URING_CMD`). Its meaning is between the caller and the driver.
+/// A command for the driver behind a file (`IORING_OP_URING_CMD`). Its meaning is between the
+/// caller and the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The command's number, which the driver defines.
@@ -384,8 +385,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The kernel may still write into buffers that the table owns, so they must outlive its use. If the ring
-        // itself fails, the buffers are leaked.
+        // The kernel may still write into buffers that the table owns, so they must outlive its
+        // use. If the ring itself fails, the buffers are leaked.
         if let Carrier::Ring(ring) = &self.carrier
             && !ring.drain(&self.table)
         {
@@ -434,7 +435,8 @@ impl Drop for Request<'_> {
         } else {
             entry.abandoned = true;
             entry.waker = None;
-            // The file may never become readable, and the wait must not keep the executor from ending.
+            // The file may never become readable, and the wait must not keep the executor from
+            // ending.
             let endless = entry.op.as_ref().is_some_and(|op| matches!(op.kind, Kind::Poll { .. }));
             drop(table);
             if let (true, Carrier::Ring(ring)) = (endless, &self.runtime.0.driver.carrier) {
@@ -472,15 +474,15 @@ impl Runtime {
         matches!(self.0.driver.carrier, Carrier::Ring(_))
     }
 
-    /// Sends a command to the driver behind a file, and returns the driver's answer. It may take for ever. If the
-    /// future is dropped, the command stays with the driver.
+    /// Sends a command to the driver behind a file, and returns the driver's answer. It may take
+    /// for ever. If the future is dropped, the command stays with the driver.
     ///
     /// # Errors
     /// The driver's error; `EOPNOTSUPP` if there is no ring.
     ///
     /// # Safety
-    /// Every address in the command that the driver takes for memory of this process must be valid for as long as the
-    /// driver may use it, and no other code may use that memory meanwhile.
+    /// Every address in the command that the driver takes for memory of this process must be valid
+    /// for as long as the driver may use it, and no other code may use that memory meanwhile.
     #[allow(unsafe_code)]
     pub async unsafe fn command(&self, file: &Arc<File>, command: Command) -> io::Result<usize> {
         let kind = Kind::Command(command);
@@ -494,7 +496,8 @@ impl Runtime {
         }
     }
 
-    /// Submits queued requests and collects completions, without waiting. Returns whether a task can continue.
+    /// Submits queued requests and collects completions, without waiting. Returns whether a task
+    /// can continue.
     pub fn look(&self) -> bool {
         self.0.driver.poll();
         self.0.has_ready()
@@ -558,8 +561,8 @@ impl Runtime {
         self.carry_out(file, Kind::Punch, offset, len, None).await.0
     }
 
-    /// Waits until a read of a device or pipe would not block. It may return early, so the caller must try the read
-    /// and wait again.
+    /// Waits until a read of a device or pipe would not block. It may return early, so the caller
+    /// must try the read and wait again.
     ///
     /// # Errors
     /// The operating system's error.
@@ -567,8 +570,8 @@ impl Runtime {
         self.carry_out(file, Kind::Poll { write: false }, 0, 0, None).await.0
     }
 
-    /// Waits until a write to a socket or a pipe would not block. The write itself may still find it full, if another
-    /// task was faster, or if the wait ended early.
+    /// Waits until a write to a socket or a pipe would not block. The write itself may still find
+    /// it full, if another task was faster, or if the wait ended early.
     ///
     /// # Errors
     /// The operating system's error.

@@ -145,7 +145,8 @@ pub(super) fn poll_events(write: bool) -> libc::c_short {
     if write { libc::POLLOUT } else { libc::POLLIN }
 }
 
-/// Waits until the file can be read or written, for a limited time, since a thread in an endless wait could not be ended.
+/// Waits until the file can be read or written, for a limited time, since a thread in an endless
+/// wait could not be ended.
 #[allow(unsafe_code)]
 pub(super) fn poll(file: &File, write: bool) -> io::Result<()> {
     const WHILE_MS: libc::c_int = 250;

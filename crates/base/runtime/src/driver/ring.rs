@@ -1,7 +1,8 @@
 //! Requests on an io_uring.
 //!
-//! A request's [`Op`] lies in the table, with its file and its buffer (or pieces, and the vector of them), from before
-//! its entry is pushed until its completion is collected. So the pointers given to the kernel stay valid.
+//! A request's [`Op`] lies in the table, with its file and its buffer (or pieces, and the vector of
+//! them), from before its entry is pushed until its completion is collected. So the pointers given
+//! to the kernel stay valid.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,7 +19,8 @@ use super::{Command, Completion, Kind, Op, Step, Table};
 use crate::tasks::Unparker;
 use crate::time::Duration;
 
-/// The number of entries of the submission queue; when it is full, more requests wait in the backlog.
+/// The number of entries of the submission queue; when it is full, more requests wait in the
+/// backlog.
 const ENTRIES: u32 = 256;
 
 /// The identity of the completion with which another thread wakes the executor.
@@ -40,7 +42,8 @@ pub(super) struct Ring {
     armed: Cell<bool>,
     /// Entries that did not fit into the submission queue.
     backlog: RefCell<VecDeque<Entry128>>,
-    /// Whether the kernel sets a flag in shared memory when it needs a system call to deliver completions.
+    /// Whether the kernel sets a flag in shared memory when it needs a system call to deliver
+    /// completions.
     flagged: bool,
 }
 
@@ -88,7 +91,8 @@ impl Ring {
         self.push(entry.user_data(key as u64));
     }
 
-    /// Asks the kernel to cancel a request, which then completes with or without having been carried out.
+    /// Asks the kernel to cancel a request, which then completes with or without having been
+    /// carried out.
     pub(super) fn cancel(&self, key: usize) {
         let cancel = opcode::AsyncCancel::new(key as u64).build();
         self.push(cancel.user_data(CANCEL).into());
@@ -103,8 +107,8 @@ impl Ring {
     fn flush(&self) {
         let (mut ring, mut backlog) = (self.ring.borrow_mut(), self.backlog.borrow_mut());
         while let Some(entry) = backlog.front() {
-            // SAFETY: the memory to which the entry points is owned by the table, or is the event's descriptor, which
-            // lives as long as the ring; see the module's head.
+            // SAFETY: the memory to which the entry points is owned by the table, or is the event's
+            // descriptor, which lives as long as the ring; see the module's head.
             #[allow(unsafe_code)]
             let pushed = unsafe { ring.submission().push(entry).is_ok() };
             if pushed {
@@ -124,7 +128,8 @@ impl Ring {
         self.reap(table);
     }
 
-    /// Whether there are entries to submit, or the kernel needs a system call to deliver completions.
+    /// Whether there are entries to submit, or the kernel needs a system call to deliver
+    /// completions.
     fn has_work(&self) -> bool {
         let mut ring = self.ring.borrow_mut();
         let queue = ring.submission();
@@ -141,7 +146,8 @@ impl Ring {
         self.flush();
         {
             let ring = self.ring.borrow_mut();
-            // An error is a signal, the timeout, or a full completion queue; the next step is the same after each.
+            // An error is a signal, the timeout, or a full completion queue; the next step is the
+            // same after each.
             let _ = match timeout {
                 Some(t) => {
                     let spec = types::Timespec::from(t);
@@ -188,8 +194,8 @@ impl Ring {
         }
     }
 
-    /// Waits until nothing is under way except commands, whose memory the table does not own. Returns false if the
-    /// ring fails.
+    /// Waits until nothing is under way except commands, whose memory the table does not own.
+    /// Returns false if the ring fails.
     pub(super) fn drain(&self, table: &RefCell<Table>) -> bool {
         while table.borrow().under_way > table.borrow().commands {
             self.flush();

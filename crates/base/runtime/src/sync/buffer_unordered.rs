@@ -49,9 +49,9 @@ impl<F: Future> UnderWay<F> {
     }
 }
 
-/// Runs the futures, `width` of them at a time. `each` is called with each future's number and output, in the
-/// order in which they end. The first error stops everything, and drops the futures under way. A future is polled
-/// only when it was woken, so many that wait cost little.
+/// Runs the futures, `width` of them at a time. `each` is called with each future's number and
+/// output, in the order in which they end. The first error stops everything, and drops the futures
+/// under way. A future is polled only when it was woken, so many that wait cost little.
 ///
 /// # Errors
 /// The first error that `each` returns.
@@ -96,8 +96,9 @@ mod tests {
     use super::buffer_unordered;
     use crate::Executor;
 
-    /// Twelve sleeps, four at a time: they take the time of three, with never more than four under way, and give
-    /// every output with its number. Catches a future that is lost, run alone, or polled after its end.
+    /// Twelve sleeps, four at a time: they take the time of three, with never more than four under
+    /// way, and give every output with its number. Catches a future that is lost, run alone, or
+    /// polled after its end.
     #[test]
     fn at_most_n_futures_run_at_a_time() {
         let executor = Executor::simulated(1);
@@ -125,8 +126,9 @@ mod tests {
         assert_eq!((most.get(), rt.now().as_nanos()), (4, 15_000_000));
     }
 
-    /// A thousand futures sleep for different times, twice each: each is polled when it begins and when a sleep ends, and
-    /// never because of another one. Catches a waker that wakes all, and one that is lost.
+    /// A thousand futures sleep for different times, twice each: each is polled when it begins and
+    /// when a sleep ends, and never because of another one. Catches a waker that wakes all, and one
+    /// that is lost.
     #[test]
     fn only_futures_that_were_woken_are_polled() {
         let executor = Executor::simulated(1);

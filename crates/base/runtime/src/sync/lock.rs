@@ -1,7 +1,7 @@
 //! Mutual exclusion across awaits.
 //!
-//! The guards hold no reference to the data's `RefCell`: they borrow it again on each access, so that
-//! no borrow lives across an await.
+//! The guards hold no reference to the data's `RefCell`: they borrow it again on each access, so
+//! that no borrow lives across an await.
 
 use std::cell::{Ref, RefCell, RefMut};
 

@@ -1,7 +1,7 @@
 //! Locks and signals between tasks of one executor.
 //!
-//! Every primitive has a name and a number, which a deadlock report prints. Waiters are served first come, first
-//! served. No primitive may be shared between executors.
+//! Every primitive has a name and a number, which a deadlock report prints. Waiters are served
+//! first come, first served. No primitive may be shared between executors.
 
 mod buffer_unordered;
 mod lock;
@@ -24,7 +24,8 @@ use std::task::{Context, Poll, Waker};
 use crate::executor::WaitingFor;
 
 thread_local! {
-    /// The object for which the task being polled on this thread waits; the executor reads it after each poll.
+    /// The object for which the task being polled on this thread waits; the executor reads it after
+    /// each poll.
     static WAIT: Cell<Option<WaitingFor>> = const { Cell::new(None) };
 }
 
@@ -40,8 +41,8 @@ pub(crate) fn note_wait(wait: WaitingFor) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Queued,
-    /// The waiter was granted its request, but has not been polled since. If it is dropped now, it must give the
-    /// grant back.
+    /// The waiter was granted its request, but has not been polled since. If it is dropped now, it
+    /// must give the grant back.
     Granted,
     /// The waiter was woken together with all others, so it has no grant to give back.
     Released,
@@ -106,8 +107,8 @@ impl WaitQueue {
         true
     }
 
-    /// Queues up for `amount` and waits for the grant. `on_abandon` is called when the waiter is dropped before it
-    /// has seen its grant.
+    /// Queues up for `amount` and waits for the grant. `on_abandon` is called when the waiter is
+    /// dropped before it has seen its grant.
     pub(crate) async fn wait(&self, amount: u64, on_abandon: impl Fn(Abandoned)) {
         let state = Cell::new(State::Queued);
         let slot = Rc::new(Slot { state, amount, waker: RefCell::new(None) });

@@ -2,8 +2,8 @@
 
 use super::{Abandoned, WaitQueue};
 
-/// A signal that wakes tasks waiting for a change. A notification without a waiter is lost. So a task must check its
-/// condition and then wait, with no await between the two.
+/// A signal that wakes tasks waiting for a change. A notification without a waiter is lost. So a
+/// task must check its condition and then wait, with no await between the two.
 pub struct Notify {
     queue: WaitQueue,
 }
@@ -24,7 +24,8 @@ impl Notify {
         self.queue.wait(0, pass_on).await;
     }
 
-    /// Wakes the task that has waited longest. If that task is dropped before it runs, the next one is woken.
+    /// Wakes the task that has waited longest. If that task is dropped before it runs, the next one
+    /// is woken.
     pub fn notify_one(&self) {
         self.queue.grant_first();
     }

@@ -4,7 +4,8 @@ use std::cell::Cell;
 
 use super::{Abandoned, WaitQueue};
 
-/// A number of permits. Tasks wait, first come, first served, until the permits that they ask for are free.
+/// A number of permits. Tasks wait, first come, first served, until the permits that they ask for
+/// are free.
 pub struct Semaphore {
     free: Cell<u64>,
     queue: WaitQueue,
@@ -17,7 +18,8 @@ pub struct Permit<'a> {
 }
 
 impl Semaphore {
-    /// A semaphore with `permits` permits, which a deadlock report calls `what` with the number `id`.
+    /// A semaphore with `permits` permits, which a deadlock report calls `what` with the number
+    /// `id`.
     pub const fn new(permits: u64, what: &'static str, id: u64) -> Semaphore {
         Semaphore { free: Cell::new(permits), queue: WaitQueue::new(what, id) }
     }

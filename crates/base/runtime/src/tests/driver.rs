@@ -13,7 +13,8 @@ fn executors() -> Vec<(Executor, Arc<File>)> {
     ]
 }
 
-/// Every backend must give the same bytes: writes at offsets, durable or not, reads beyond the end, and holes.
+/// Every backend must give the same bytes: writes at offsets, durable or not, reads beyond the end,
+/// and holes.
 #[test]
 fn every_backend_reads_what_was_written() {
     for (executor, file) in executors() {
@@ -35,8 +36,8 @@ fn every_backend_reads_what_was_written() {
     }
 }
 
-/// Bytes in pieces of different lengths, shared with the caller, are written one behind the other, durable or not. A
-/// piece that the caller changes meanwhile is written with its earlier bytes.
+/// Bytes in pieces of different lengths, shared with the caller, are written one behind the other,
+/// durable or not. A piece that the caller changes meanwhile is written with its earlier bytes.
 #[test]
 fn every_backend_writes_pieces_one_behind_the_other() {
     for (executor, file) in executors() {
@@ -106,9 +107,9 @@ fn a_failed_request_says_why() {
     }
 }
 
-/// A task is dropped in the middle of a request, and an executor with requests under way. The buffers must stay until
-/// the kernel no longer uses them (a wrong free shows under a sanitizer). A wait for a request that was never
-/// submitted would hang here.
+/// A task is dropped in the middle of a request, and an executor with requests under way. The
+/// buffers must stay until the kernel no longer uses them (a wrong free shows under a sanitizer). A
+/// wait for a request that was never submitted would hang here.
 #[test]
 fn requests_may_be_abandoned() {
     for (executor, file) in executors() {
@@ -139,8 +140,8 @@ fn requests_may_be_abandoned() {
     }
 }
 
-/// A task that waits for a pipe to be readable must be woken by a write to it, and not before, on each backend that
-/// can wait. Catches a wait that never ends, and one that spins.
+/// A task that waits for a pipe to be readable must be woken by a write to it, and not before, on
+/// each backend that can wait. Catches a wait that never ends, and one that spins.
 #[test]
 fn a_pipe_becomes_readable() {
     use std::io::{Read, Write};

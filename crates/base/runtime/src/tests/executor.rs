@@ -20,8 +20,8 @@ impl Log {
     }
 }
 
-/// Sleepers must wake in the order of their deadlines, and those with equal deadlines in order of arrival. The clock
-/// must stand exactly at each deadline.
+/// Sleepers must wake in the order of their deadlines, and those with equal deadlines in order of
+/// arrival. The clock must stand exactly at each deadline.
 #[test]
 fn sleepers_wake_in_order_and_on_time() {
     let executor = Executor::simulated(1);
@@ -108,7 +108,8 @@ fn interleaving(seed: u64, schedule: Schedule) -> Vec<u64> {
     log.take()
 }
 
-/// The same seed must give the same interleaving, and other seeds others. First-come order needs no seed.
+/// The same seed must give the same interleaving, and other seeds others. First-come order needs no
+/// seed.
 #[test]
 fn a_seed_fixes_the_schedule() {
     let mut seen: Vec<Vec<u64>> = Vec::new();
@@ -123,7 +124,8 @@ fn a_seed_fixes_the_schedule() {
     assert_eq!(interleaving(1, Schedule::Fifo), interleaving(2, Schedule::Fifo));
 }
 
-/// Two tasks wait for each other's lock: the report must name both, and the lock for which each waits.
+/// Two tasks wait for each other's lock: the report must name both, and the lock for which each
+/// waits.
 #[test]
 fn a_deadlock_is_reported_with_what_each_task_waits_for() {
     let executor = Executor::simulated(1);
@@ -159,8 +161,8 @@ impl Drop for Guard {
     }
 }
 
-/// Dropping the executor is a crash: every task is dropped at its present await, with its locks, including tasks that
-/// a destructor spawns.
+/// Dropping the executor is a crash: every task is dropped at its present await, with its locks,
+/// including tasks that a destructor spawns.
 #[test]
 fn dropping_the_executor_drops_every_task() {
     struct SpawnsWhenDropped(Runtime, Rc<Cell<u32>>);
@@ -197,7 +199,8 @@ fn dropping_the_executor_drops_every_task() {
     assert!(lock.try_lock().is_some(), "a dropped task still holds its lock");
 }
 
-/// A task's slot is used again after the task is done; a stale wake-up must not reach the next task.
+/// A task's slot is used again after the task is done; a stale wake-up must not reach the next
+/// task.
 #[test]
 fn a_stale_waker_does_not_wake_the_next_task_in_the_slot() {
     let executor = Executor::simulated(1);
@@ -231,7 +234,8 @@ fn a_stale_waker_does_not_wake_the_next_task_in_the_slot() {
         .unwrap();
 }
 
-/// With one processor, work that two tasks charge at once takes the sum of their times, and is counted.
+/// With one processor, work that two tasks charge at once takes the sum of their times, and is
+/// counted.
 #[test]
 fn processor_work_is_done_one_after_the_other() {
     let executor = Executor::simulated(1);
@@ -270,8 +274,8 @@ fn a_join_gives_the_result() {
         .unwrap();
 }
 
-/// In real time, a wake-up from another thread must interrupt the wait, on every backend. Without an external source
-/// an idle executor must report a deadlock instead of hanging.
+/// In real time, a wake-up from another thread must interrupt the wait, on every backend. Without
+/// an external source an idle executor must report a deadlock instead of hanging.
 #[test]
 fn another_thread_can_wake_a_task() {
     for backend in [Backend::Auto, Backend::Threads, Backend::Inline] {

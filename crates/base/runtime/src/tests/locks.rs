@@ -12,7 +12,8 @@ async fn poll_once<F: Future + Unpin>(f: &mut F) -> bool {
     std::future::poll_fn(|cx| Poll::Ready(pin!(&mut *f).poll(cx).is_ready())).await
 }
 
-/// Waiters get the mutex in the order in which they asked, under any schedule, and never two at once.
+/// Waiters get the mutex in the order in which they asked, under any schedule, and never two at
+/// once.
 #[test]
 fn a_mutex_is_fair_and_exclusive() {
     for seed in 0..10 {
@@ -39,8 +40,8 @@ fn a_mutex_is_fair_and_exclusive() {
     }
 }
 
-/// A waiter that is dropped while queued, and one that is dropped after its grant but before it ran, must both leave
-/// the lock to the next waiter.
+/// A waiter that is dropped while queued, and one that is dropped after its grant but before it
+/// ran, must both leave the lock to the next waiter.
 #[test]
 fn a_dropped_waiter_does_not_keep_the_mutex() {
     let executor = Executor::simulated(1);
@@ -128,7 +129,8 @@ fn a_semaphore_serves_in_order() {
         .unwrap();
 }
 
-/// One notification wakes one waiter, the first; if that one is dropped before it runs, the next is woken.
+/// One notification wakes one waiter, the first; if that one is dropped before it runs, the next is
+/// woken.
 #[test]
 fn a_notification_is_not_lost_with_its_waiter() {
     let executor = Executor::simulated(1);

@@ -26,8 +26,9 @@ pub enum HalfAccess {
     Read,
     /// Writing: the halves are made equal first.
     Write,
-    /// Writing: the halves are made equal even where both are clean, and a device without a label becomes the other half.
-    /// Of two clean halves the second one counts if `second_counts`, otherwise the first.
+    /// Writing: the halves are made equal even where both are clean, and a device without a label
+    /// becomes the other half. Of two clean halves the second one counts if `second_counts`,
+    /// otherwise the first.
     Rebuild {
         /// Whether the second half is copied onto the first.
         second_counts: bool,
@@ -61,7 +62,8 @@ impl HalfState {
 
 /// The devices of a pair after their halves were joined.
 pub struct Joined {
-    /// The metadata device and the data device; or the devices as they were given, if none is a half.
+    /// The metadata device and the data device; or the devices as they were given, if none is a
+    /// half.
     pub disks: Vec<Device>,
     /// The mirror, if the metadata device is one.
     pub mirror: Option<Rc<Mirror>>,
@@ -80,8 +82,9 @@ pub async fn read_label(half: &Device) -> Result<Result<MirrorLabel, LabelError>
     }
 }
 
-/// Joins the halves of a metadata device: `[half, half, data]`, `[half, data]` where one is missing. Devices that are no halves are
-/// returned as they are: a pair of two devices, or a disk with both.
+/// Joins the halves of a metadata device: `[half, half, data]`, `[half, data]` where one is
+/// missing. Devices that are no halves are returned as they are: a pair of two devices, or a disk
+/// with both.
 ///
 /// # Errors
 /// The halves do not belong together, or both lack writes; a device is too small or failed.
@@ -277,7 +280,8 @@ impl Found {
         Ok(())
     }
 
-    /// Copies the current half onto the other one, which cannot be used before the copy is complete.
+    /// Copies the current half onto the other one, which cannot be used before the copy is
+    /// complete.
     async fn copy_onto(&self, mirror: &Mirror, other: usize) -> Result<(), FailedHalf> {
         mirror.equalise(1 - other, false).await?;
         let label = MirrorLabel { half: other as u32, alone: 0, ..mirror.label.borrow().clone() };
@@ -287,8 +291,8 @@ impl Found {
 }
 
 impl Mirror {
-    /// Copies what differs from a half onto the other, durably. With `mutual` what cannot be read from the one is copied from
-    /// the other.
+    /// Copies what differs from a half onto the other, durably. With `mutual` what cannot be read
+    /// from the one is copied from the other.
     async fn equalise(&self, from: usize, mutual: bool) -> Result<(), FailedHalf> {
         let half = |n: usize| self.halves[n].as_ref().expect("both halves are there");
         let (source, target) = (half(from), half(1 - from));

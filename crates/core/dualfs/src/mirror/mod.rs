@@ -1,13 +1,16 @@
 //! A metadata device in two halves, each of which has all of it.
 //!
-//! [`join`] looks at the labels of the halves, makes them equal, and returns devices as if there were one metadata device: a
-//! [`Mirror`], which writes to both and reads from one. [`Mirror::close`] marks both as clean.
+//! [`join`] looks at the labels of the halves, makes them equal, and returns devices as if there
+//! were one metadata device: a [`Mirror`], which writes to both and reads from one.
+//! [`Mirror::close`] marks both as clean.
 //!
 //! Invariants:
-//! - A write or a flush is acknowledged when both halves have it, or when the half that lacks it is known to lack it: by an epoch
-//!   on the other half that is higher, and that the data device knows too ([`MirrorRules::RAISED`], [`MirrorRules::TOLD`]).
-//! - Halves that may differ are made equal before anything is read from them ([`MirrorRules::EQUALISED`]). While a newer half is
-//!   copied onto an older one, the data device knows the epoch of the newer one, so that a half that was copied in part is refused.
+//! - A write or a flush is acknowledged when both halves have it, or when the half that lacks it is
+//!   known to lack it: by an epoch on the other half that is higher, and that the data device knows
+//!   too ([`MirrorRules::RAISED`], [`MirrorRules::TOLD`]).
+//! - Halves that may differ are made equal before anything is read from them
+//!   ([`MirrorRules::EQUALISED`]). While a newer half is copied onto an older one, the data device
+//!   knows the epoch of the newer one, so that a half that was copied in part is refused.
 //! - Bytes [`LABEL_AT`] to [`LABEL_END`] of a half are its own.
 //! - A half that has failed in a write is left alone until the next [`join`].
 //!
@@ -37,12 +40,13 @@ bitflags::bitflags! {
     /// The rules of a mirror. Each can be switched off, to show what it is for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MirrorRules: u8 {
-        /// Before a write that only one half took is acknowledged, the epoch of this half goes up, durably.
+        /// Before a write that only one half took is acknowledged, the epoch of this half goes up,
+        /// durably.
         const RAISED = 1;
         /// Halves of one epoch that were in use are made equal by copying one whole onto the other.
         const EQUALISED = 1 << 1;
-        /// Before such a write is acknowledged, and before a newer half is copied onto an older one, the data device knows the epoch,
-        /// durably.
+        /// Before such a write is acknowledged, and before a newer half is copied onto an older
+        /// one, the data device knows the epoch, durably.
         const TOLD = 1 << 2;
     }
 }
@@ -170,7 +174,8 @@ impl Mirror {
         BlockError { op, offset: 0, len: 0, fault: Fault::Io(libc::EIO) }
     }
 
-    /// Goes on without a half, which failed with `error`: on return it can never be taken for a half that has everything.
+    /// Goes on without a half, which failed with `error`: on return it can never be taken for a
+    /// half that has everything.
     async fn lose(&self, half: usize, error: BlockError) -> Result<(), BlockError> {
         let _one_at_a_time = self.raising.lock().await;
         if self.lost[half].get() {
@@ -203,7 +208,8 @@ impl Mirror {
         self.tell_data().await
     }
 
-    /// Makes the epoch known to the data device, durably: a half with a lower one is refused from now on.
+    /// Makes the epoch known to the data device, durably: a half with a lower one is refused from
+    /// now on.
     async fn tell_data(&self) -> Result<(), BlockError> {
         if self.rules.contains(MirrorRules::TOLD)
             && let Ok(mut identity) = read_identity(&self.data).await?
@@ -227,7 +233,8 @@ impl Mirror {
         .await
     }
 
-    /// Makes all writes durable and marks the halves as clean. The mirror must not be written any more.
+    /// Makes all writes durable and marks the halves as clean. The mirror must not be written any
+    /// more.
     ///
     /// # Errors
     /// The device failed: both halves, or one of them and the data device.
@@ -256,7 +263,8 @@ impl Mirror {
         for (at, part) in shared_parts(offset, len) {
             let Ok(bytes) = good.read(at, part.len()).await else { return };
             if let Err(error) = bad.write(at, bytes, WriteFlags::META).await {
-                // The contents of the range are unknown now. If the loss cannot be recorded, the next write fails as well.
+                // The contents of the range are unknown now. If the loss cannot be recorded, the
+                // next write fails as well.
                 let _ = self.lose(to, error).await;
                 return;
             }

@@ -1,6 +1,7 @@
-//! The check of DualFS. Fault model: an image that Ordo wrote, with one structure changed. Required: the check names the planted
-//! fault and writes nothing; a repair removes it, and a second check finds nothing; the repaired pair can be mounted. Catches a
-//! check that is missing, names another fault or repairs half.
+//! The check of DualFS. Fault model: an image that Ordo wrote, with one structure changed.
+//! Required: the check names the planted fault and writes nothing; a repair removes it, and a
+//! second check finds nothing; the repaired pair can be mounted. Catches a check that is missing,
+//! names another fault or repairs half.
 
 use std::rc::Rc;
 
@@ -155,7 +156,8 @@ fn each_fault_of_a_pair_is_named_and_repaired() {
     }
 }
 
-/// An inode whose group does not exist counts for the first one; counts that do not agree with their bitmap stop a mount.
+/// An inode whose group does not exist counts for the first one; counts that do not agree with
+/// their bitmap stop a mount.
 #[test]
 fn impossible_groups_and_counts_are_reported_and_not_used() {
     let surgeon = Surgeon::new();
@@ -173,8 +175,8 @@ fn impossible_groups_and_counts_are_reported_and_not_used() {
     assert!(error.contains("group 2 has 65 free blocks"), "{error}");
 }
 
-/// A read of a block whose pointer lies outside of the data device fails with the file and the block. The rest of the
-/// file is read.
+/// A read of a block whose pointer lies outside of the data device fails with the file and the
+/// block. The rest of the file is read.
 #[test]
 fn a_pointer_outside_of_the_data_device_is_named() {
     for block in [1000, -7, i64::MAX] {

@@ -1,9 +1,10 @@
 //! A crashed pair comes back as it was after some step, and each file has its own contents.
 //!
-//! Fault model: the power fails at any time, and any part of the caches of both disks is lost, with torn sectors, for each
-//! disk on its own. Each sector that is written names its file. So a file that has contents of another file is found, and
-//! one that lacks its own. Each rule between the devices is switched off in turn, on several sizes of blocks and groups.
-//! Then a wrong state must be found: a rule that is switched off without any effect is not needed.
+//! Fault model: the power fails at any time, and any part of the caches of both disks is lost, with
+//! torn sectors, for each disk on its own. Each sector that is written names its file. So a file
+//! that has contents of another file is found, and one that lacks its own. Each rule between the
+//! devices is switched off in turn, on several sizes of blocks and groups. Then a wrong state must
+//! be found: a rule that is switched off without any effect is not needed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -175,8 +176,9 @@ pub async fn found<F: FileSystem>(fs: &F, bsize: u64) -> Result<State, String> {
 /// Both disks of a run, with their caches.
 pub type Cached = Rc<VolatileCache<RamDisk>>;
 
-/// Works for some time. Returns the states of which one must come back: the last one that was made durable, and all later ones.
-/// For a copy of the metadata these begin with the last state that was copied.
+/// Works for some time. Returns the states of which one must come back: the last one that was made
+/// durable, and all later ones. For a copy of the metadata these begin with the last state that was
+/// copied.
 pub async fn work(
     rt: &Runtime,
     disks: &[Device],
@@ -265,7 +267,8 @@ pub async fn work_on(
     states
 }
 
-/// Works on a pair, crashes it, and mounts it again. The error says why the state that is found is wrong.
+/// Works on a pair, crashes it, and mounts it again. The error says why the state that is found is
+/// wrong.
 fn crash(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();

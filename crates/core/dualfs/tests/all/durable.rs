@@ -1,9 +1,10 @@
 //! The contents that an fsync of one file writes.
 //!
-//! Contents that are overwritten in their places wait for their own age, since no pointer to them changes: an fsync of another
-//! file does not write them. Contents of a file whose size has changed do not wait, because the log then gets an inode with the
-//! new size. Would catch a database whose every commit writes all dirty pages of all tables, and sizes that reach the disk
-//! before the bytes that they cover.
+//! Contents that are overwritten in their places wait for their own age, since no pointer to them
+//! changes: an fsync of another file does not write them. Contents of a file whose size has changed
+//! do not wait, because the log then gets an inode with the new size. Would catch a database whose
+//! every commit writes all dirty pages of all tables, and sizes that reach the disk before the
+//! bytes that they cover.
 
 use std::rc::Rc;
 
@@ -49,7 +50,8 @@ impl Watched {
         self.fs.write(ino, at, &vec![byte; len as usize]).await.expect("room");
     }
 
-    /// The first byte of each block that was written to the data device since the last call, in order.
+    /// The first byte of each block that was written to the data device since the last call, in
+    /// order.
     fn written(&self) -> Vec<u8> {
         let is_write = |r: &Record| r.op == Operation::Write;
         let blocks = |r: Record| {

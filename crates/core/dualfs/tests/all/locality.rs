@@ -1,7 +1,9 @@
-//! Metadata that is written together and read together: prefetching, the order in the log, relocation, each on and off.
+//! Metadata that is written together and read together: prefetching, the order in the log,
+//! relocation, each on and off.
 //!
-//! Requests to the metadata device are recorded. Would catch a mechanism without effect, one that cannot be switched off, one that
-//! changes the contents that are read, and relocation that writes on a read-only mount or uses space that other writes need.
+//! Requests to the metadata device are recorded. Would catch a mechanism without effect, one that
+//! cannot be switched off, one that changes the contents that are read, and relocation that writes
+//! on a read-only mount or uses space that other writes need.
 
 use std::rc::Rc;
 
@@ -92,8 +94,8 @@ async fn write(fs: &DualFs, ino: Ino, block: u64, byte: u8) {
     fs.write(ino, block * BLOCK, &[byte; BLOCK as usize]).await.expect("there is space");
 }
 
-/// Makes directories with files. The first `long` files of each directory have an indirect block. Files are changed in an
-/// order that is not that of the tree.
+/// Makes directories with files. The first `long` files of each directory have an indirect block.
+/// Files are changed in an order that is not that of the tree.
 async fn fill(fs: &DualFs, long: u64) {
     let mut inos = Vec::new();
     for d in 0..DIRECTORIES {
@@ -165,8 +167,8 @@ fn the_neighbours_of_a_missing_block_are_read_with_it() {
     });
 }
 
-/// A reader that goes through the log backwards prefetches sixteen blocks in most requests. Would catch a window in which
-/// a part is kept for blocks that the reader has in memory already.
+/// A reader that goes through the log backwards prefetches sixteen blocks in most requests. Would
+/// catch a window in which a part is kept for blocks that the reader has in memory already.
 #[test]
 fn a_reader_that_goes_backwards_prefetches_full_windows() {
     run(async |rt| {
@@ -252,8 +254,8 @@ fn a_write_out_has_the_last_changed_file_first() {
     }
 }
 
-/// Metadata that was read is rewritten to lie together, as much in a second as the option says. Nothing is rewritten if the
-/// option is off or the mount is read-only.
+/// Metadata that was read is rewritten to lie together, as much in a second as the option says.
+/// Nothing is rewritten if the option is off or the mount is read-only.
 #[test]
 fn metadata_that_is_read_is_rewritten_together() {
     run(async |rt| {
@@ -288,7 +290,8 @@ fn metadata_that_is_read_is_rewritten_together() {
             } else {
                 // Directories, and an indirect block in each.
                 assert!(first >= DIRECTORIES, "{first}");
-                // The inodes of what was read go with it: directories without them would lie apart from them.
+                // The inodes of what was read go with it: directories without them would lie apart
+                // from them.
                 let inodes = fs.layout().relocated_inodes();
                 assert!(inodes >= DIRECTORIES, "{inodes}");
             }

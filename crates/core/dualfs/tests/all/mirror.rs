@@ -1,8 +1,10 @@
-//! A metadata device in two halves keeps everything that was acknowledged, whichever half fails and whatever a power cut leaves.
+//! A metadata device in two halves keeps everything that was acknowledged, whichever half fails and
+//! whatever a power cut leaves.
 //!
-//! Fault model: three disks with volatile caches, which lose any part of what was not flushed, sectors torn, each on its own; one half
-//! fails all its requests from some request on, or cannot read some bytes. Then the power goes, and either both halves are there
-//! again, or only one of them. Each rule of the mirror is switched off in turn, and then something must be lost.
+//! Fault model: three disks with volatile caches, which lose any part of what was not flushed,
+//! sectors torn, each on its own; one half fails all its requests from some request on, or cannot
+//! read some bytes. Then the power goes, and either both halves are there again, or only one of
+//! them. Each rule of the mirror is switched off in turn, and then something must be lost.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -199,7 +201,8 @@ fn nothing_that_was_acknowledged_is_lost_with_a_half() {
     assert!(lost[0] > 40 && lost[1] > 30, "{lost:?}");
 }
 
-/// Without a rule some run loses what was acknowledged, takes a half that is older, or leaves the halves apart.
+/// Without a rule some run loses what was acknowledged, takes a half that is older, or leaves the
+/// halves apart.
 fn is_missed(rule: MirrorRules, back: &[Back], why: &[&str]) {
     let rules = MirrorRules::all().difference(rule);
     for sizes in SIZES {
@@ -247,8 +250,9 @@ async fn label(half: &Device) -> MirrorLabel {
     read_label(half).await.unwrap().unwrap()
 }
 
-/// Bytes that a half cannot read come from the other half and are written back; a half that cannot be written back is lost. Would
-/// catch a read error that reaches the file system, and a half that stays unreadable.
+/// Bytes that a half cannot read come from the other half and are written back; a half that cannot
+/// be written back is lost. Would catch a read error that reaches the file system, and a half that
+/// stays unreadable.
 #[test]
 fn a_read_error_is_repaired_from_the_other_half() {
     on_new(async |_, rams, faults, devices| {
@@ -277,8 +281,9 @@ fn a_read_error_is_repaired_from_the_other_half() {
     });
 }
 
-/// While a slow half fails to read some bytes, the other half fails in a write of these bytes and is lost. It must not be the
-/// source of the repair, since it has the bytes of before. Would catch a repair that undoes an acknowledged write.
+/// While a slow half fails to read some bytes, the other half fails in a write of these bytes and
+/// is lost. It must not be the source of the repair, since it has the bytes of before. Would catch
+/// a repair that undoes an acknowledged write.
 #[test]
 fn a_read_error_is_not_repaired_from_a_half_that_lacks_the_write() {
     on_new(async |rt, _, faults, devices| {
@@ -300,7 +305,8 @@ fn a_read_error_is_not_repaired_from_a_half_that_lacks_the_write() {
     });
 }
 
-/// A write over the label leaves the labels alone, and halves that are joined for reading are not written.
+/// A write over the label leaves the labels alone, and halves that are joined for reading are not
+/// written.
 #[test]
 fn labels_are_each_halfs_own() {
     on_new(async |_, rams, _, devices| {
@@ -327,7 +333,8 @@ fn labels_are_each_halfs_own() {
     });
 }
 
-/// A half that was missing is made equal when it is there again, whichever it was; the other one goes on alone meanwhile.
+/// A half that was missing is made equal when it is there again, whichever it was; the other one
+/// goes on alone meanwhile.
 #[test]
 fn a_half_that_was_missing_is_made_equal() {
     for missing in [0, 1] {
@@ -358,8 +365,8 @@ fn a_half_that_was_missing_is_made_equal() {
     }
 }
 
-/// Copying a newer half onto an older one is cut off by a power cut, when the data device did not know the newer epoch yet. The half that
-/// was copied in part is refused.
+/// Copying a newer half onto an older one is cut off by a power cut, when the data device did not
+/// know the newer epoch yet. The half that was copied in part is refused.
 #[test]
 fn a_half_that_was_copied_in_part_is_refused() {
     for rules in [MirrorRules::all(), MirrorRules::all().difference(MirrorRules::TOLD)] {
@@ -392,7 +399,8 @@ fn copied_in_part(rules: MirrorRules) {
     });
 }
 
-/// Devices that are no halves of one mirror are refused, each with its own error, and nothing is written.
+/// Devices that are no halves of one mirror are refused, each with its own error, and nothing is
+/// written.
 #[test]
 fn halves_that_do_not_belong_together_are_refused() {
     on_new(async |rt, rams, _, devices| {

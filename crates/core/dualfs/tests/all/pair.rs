@@ -1,7 +1,9 @@
-//! Two devices that do not belong together are refused, each with its own error, and nothing is written to either.
+//! Two devices that do not belong together are refused, each with its own error, and nothing is
+//! written to either.
 //!
-//! Fault model: devices that are swapped, missing, of other pairs, copied at another time, truncated or damaged. Would catch a
-//! mount that accepts one of them, and one that refuses a state that a crash can leave.
+//! Fault model: devices that are swapped, missing, of other pairs, copied at another time,
+//! truncated or damaged. Would catch a mount that accepts one of them, and one that refuses a state
+//! that a crash can leave.
 
 use std::rc::Rc;
 
@@ -38,7 +40,8 @@ async fn mounted(rt: &Runtime, disks: &[Device]) -> Result<DualFs, DualError> {
     mount(rt, disks, &MountOptions::default()).await
 }
 
-/// The error of a mount that must fail. A check and a reader must give the same error, and the disks must not change.
+/// The error of a mount that must fail. A check and a reader must give the same error, and the
+/// disks must not change.
 async fn refused(rt: &Runtime, disks: &[&Rc<RamDisk>]) -> DualError {
     let before: Vec<Vec<u8>> = disks.iter().map(|disk| disk.to_vec()).collect();
     let error = mounted(rt, &devices(disks)).await.err().expect("it is refused");

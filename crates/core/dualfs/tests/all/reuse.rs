@@ -1,8 +1,10 @@
-//! A segment of the metadata log is written again only when it is empty in both checkpoints on the device.
+//! A segment of the metadata log is written again only when it is empty in both checkpoints on the
+//! device.
 //!
-//! Fault model: the superblock of the newest checkpoint cannot be read after a power cut, so the checkpoint before it is used. The
-//! log is nearly full of symbolic links with long targets, each of which has a block, so that segments are written again as soon as
-//! they may be. Would catch a metadata log whose older checkpoint leads into segments with newer contents.
+//! Fault model: the superblock of the newest checkpoint cannot be read after a power cut, so the
+//! checkpoint before it is used. The log is nearly full of symbolic links with long targets, each
+//! of which has a block, so that segments are written again as soon as they may be. Would catch a
+//! metadata log whose older checkpoint leads into segments with newer contents.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,7 +25,8 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::crash::{Sizes, make};
 
-/// Sizes of the log's parts in bytes, the length of a link's target, and the number of batches of links that fill the log.
+/// Sizes of the log's parts in bytes, the length of a link's target, and the number of batches of
+/// links that fill the log.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     block: u32,
@@ -49,7 +52,8 @@ struct Links {
     fs: DualFs,
     rng: Pcg64Mcg,
     shape: Shape,
-    /// The directories in the root, each with one batch of links, and the seed of the links' targets.
+    /// The directories in the root, each with one batch of links, and the seed of the links'
+    /// targets.
     batches: BTreeMap<u64, u64>,
     next: u64,
 }
@@ -148,8 +152,9 @@ async fn made(rt: &Runtime, shape: Shape, options: &MountOptions) -> (Vec<Rc<Ram
     (disks, fs)
 }
 
-/// Works in a full metadata log: batches of links are removed, a checkpoint is made, and others are written. Whenever these are
-/// durable without a second checkpoint, the links are read from the checkpoint before the newest one. Returns the first error.
+/// Works in a full metadata log: batches of links are removed, a checkpoint is made, and others are
+/// written. Whenever these are durable without a second checkpoint, the links are read from the
+/// checkpoint before the newest one. Returns the first error.
 fn reuse(seed: u64, shape: Shape, log_rules: LfsRules) -> Option<String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();

@@ -1,9 +1,10 @@
 //! Without the metadata device, all files of the last complete copy come back, byte for byte.
 //!
-//! Fault model: the power fails at any time, any part of the data device's cache is lost, with torn sectors, and the metadata
-//! device is gone. Each sector that is written names its file. Each rule of the copy is switched off in turn, on several
-//! sizes; then a wrong copy must be found. In other tests parts of the copy are damaged or of another pair, or there is too
-//! little space for the copy.
+//! Fault model: the power fails at any time, any part of the data device's cache is lost, with torn
+//! sectors, and the metadata device is gone. Each sector that is written names its file. Each rule
+//! of the copy is switched off in turn, on several sizes; then a wrong copy must be found. In other
+//! tests parts of the copy are damaged or of another pair, or there is too little space for the
+//! copy.
 
 use std::rc::Rc;
 
@@ -22,14 +23,16 @@ use ordo_vfs::{Errno, FileSystem, NewNode};
 
 use crate::crash::{Cached, SEGMENTS, SIZES, Sizes, found, work};
 
-/// The number of blocks for the copy: enough for all metadata, and for the blocks that a checkpoint adds.
+/// The number of blocks for the copy: enough for all metadata, and for the blocks that a checkpoint
+/// adds.
 const COPY: u64 = 150;
 
 fn with_copy() -> [Sizes; 3] {
     SIZES.map(|sizes| Sizes { copy: COPY, ..sizes })
 }
 
-/// Works on a pair, crashes it, loses the metadata device, and reads. The error says why the state that is found is wrong.
+/// Works on a pair, crashes it, loses the metadata device, and reads. The error says why the state
+/// that is found is wrong.
 fn lose(seed: u64, sizes: Sizes, rules: DualRules) -> Result<(), String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
@@ -102,7 +105,8 @@ async fn made(rt: &Runtime, disks: &[Device], copy: Option<u64>) -> Identity {
     mkfs(rt, disks, &options).await.expect("legal sizes").identity
 }
 
-/// Makes directories with files, one of them with indirect blocks, links short and long, and unmounts.
+/// Makes directories with files, one of them with indirect blocks, links short and long, and
+/// unmounts.
 async fn filled(rt: &Runtime, disks: &[Device]) {
     let fs = mount(rt, disks, &MountOptions::default()).await.expect("just made");
     let root = fs.root();
@@ -133,7 +137,8 @@ async fn is_whole<F: FileSystem>(fs: &F) -> Result<(), ordo_vfs::FsError> {
     Ok(())
 }
 
-/// If the beginning of a disk with both devices is lost, with its identity, the data device is found behind it.
+/// If the beginning of a disk with both devices is lost, with its identity, the data device is
+/// found behind it.
 #[test]
 fn the_part_of_a_disk_with_the_metadata_can_be_lost() {
     run(async |rt| {
@@ -199,8 +204,8 @@ fn each_damaged_part_of_a_copy_is_reported() {
     });
 }
 
-/// A device that keeps no copy is reported, and so is one on which the copy has too little space. On the second one, freed
-/// blocks do not wait for the copy.
+/// A device that keeps no copy is reported, and so is one on which the copy has too little space.
+/// On the second one, freed blocks do not wait for the copy.
 #[test]
 fn a_copy_that_is_missing_or_has_no_space_is_reported_and_blocks_no_file() {
     run(async |rt| {
@@ -233,8 +238,8 @@ fn a_copy_that_is_missing_or_has_no_space_is_reported_and_blocks_no_file() {
     });
 }
 
-/// Blocks that files have lost can be used again when a copy records the loss. So a full device with a copy can be emptied
-/// and filled again and again.
+/// Blocks that files have lost can be used again when a copy records the loss. So a full device
+/// with a copy can be emptied and filled again and again.
 #[test]
 fn a_full_device_with_a_copy_can_be_filled_again() {
     run(async |rt| {

@@ -1,8 +1,9 @@
-//! The times of section 2.1: the log is written every 5 seconds, a checkpoint every 60, and the cleaner looks every 5 seconds whether
-//! clean segments run low.
+//! The times of section 2.1: the log is written every 5 seconds, a checkpoint every 60, and the
+//! cleaner looks every 5 seconds whether clean segments run low.
 //!
-//! Would catch a log that is written late, so that more than 5 seconds of work are lost; a checkpoint that never comes, or comes with
-//! each write-out; and a cleaner that waits until space is short.
+//! Would catch a log that is written late, so that more than 5 seconds of work are lost; a
+//! checkpoint that never comes, or comes with each write-out; and a cleaner that waits until space
+//! is short.
 
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::{Recorder, Tap};

@@ -21,8 +21,9 @@ struct Choice {
 }
 
 impl Ffs {
-    /// The preferred address of a file's block: the one after the block before it, with a gap between them where the
-    /// tuning has one, or a new place for a first block and after every `maxbpg` blocks. The allocator may choose another.
+    /// The preferred address of a file's block: the one after the block before it, with a gap
+    /// between them where the tuning has one, or a new place for a first block and after every
+    /// `maxbpg` blocks. The allocator may choose another.
     pub(crate) fn preference(&self, ip: &FfsInode, lbn: u64, previous: Option<u64>) -> u64 {
         let per_group = self.sb.maxbpg.max(1).cast_unsigned() as u64;
         if let Some(previous) = previous
@@ -136,8 +137,8 @@ impl Ffs {
             let what = What::AllocateBlock { address, frags };
             change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
-            // Another operation may have taken the fragments while this one waited. Then other fragments are
-            // chosen.
+            // Another operation may have taken the fragments while this one waited. Then other
+            // fragments are chosen.
             if self.are_free(&buf.read(), choice.first, frags) {
                 break (choice, address, admitted);
             }
@@ -208,8 +209,8 @@ impl Ffs {
         }
     }
 
-    /// Marks fragments as free, at once or when the ordering allows it. The caller has forgotten their buffers
-    /// and reset the pointer to them.
+    /// Marks fragments as free, at once or when the ordering allows it. The caller has forgotten
+    /// their buffers and reset the pointer to them.
     pub(crate) async fn free(&self, op: &mut Op<'_>, address: u64, frags: u32) -> FsResult<()> {
         self.may_be_freed(address, frags)?;
         match op.defer(DeferredFree::FreeBlock { address, frags }) {
@@ -250,8 +251,8 @@ impl Ffs {
         })
     }
 
-    /// Allocates the fragments that follow a run at `address`, so that it grows in place from `old` to `new`
-    /// fragments. Returns false if they are not free.
+    /// Allocates the fragments that follow a run at `address`, so that it grows in place from `old`
+    /// to `new` fragments. Returns false if they are not free.
     pub(crate) async fn extend(
         &self,
         op: &mut Op<'_>,
@@ -287,9 +288,9 @@ impl Ffs {
         Ok(true)
     }
 
-    /// The number of fragments to allocate for a run that must move. The number is the one that is needed.
-    /// While free space is not fragmented it is a whole block instead, whose unneeded fragments are freed
-    /// again, so that the run can grow into them.
+    /// The number of fragments to allocate for a run that must move. The number is the one that is
+    /// needed. While free space is not fragmented it is a whole block instead, whose unneeded
+    /// fragments are freed again, so that the run can grow into them.
     pub(crate) fn fragments_to_ask(&self, needed: u32) -> u32 {
         let mut allocation = self.allocation.borrow_mut();
         let broken = allocation.total.nffree.max(0).cast_unsigned();

@@ -1,8 +1,8 @@
-//! Reallocation (FreeBSD's `ffs_reallocblks`): blocks that were written in order are moved so that they are
-//! contiguous.
+//! Reallocation (FreeBSD's `ffs_reallocblks`): blocks that were written in order are moved so that
+//! they are contiguous.
 //!
-//! Source: the reallocation of Smith and Seltzer, which every file system of soft-updates-2000, section 4.1,
-//! uses. The blocks move in the cache, before they are first written.
+//! Source: the reallocation of Smith and Seltzer, which every file system of soft-updates-2000,
+//! section 4.1, uses. The blocks move in the cache, before they are first written.
 
 use ordo_cache::{BufKey, BufRef};
 use ordo_format::Endian;
@@ -16,8 +16,8 @@ use crate::group::GroupChange;
 use crate::{Ffs, FfsInode};
 
 impl Ffs {
-    /// Notes that a run of `count` blocks of a file was written. Places the blocks better if that costs no I/O,
-    /// and starts to write them.
+    /// Notes that a run of `count` blocks of a file was written. Places the blocks better if that
+    /// costs no I/O, and starts to write them.
     pub(crate) async fn place_cluster(
         &self,
         op: &mut Op<'_>,
@@ -88,7 +88,8 @@ impl Ffs {
         Ok(())
     }
 
-    /// Marks `count` contiguous blocks of one group as used, near `preferred` if that is in the group.
+    /// Marks `count` contiguous blocks of one group as used, near `preferred` if that is in the
+    /// group.
     async fn allocate_run(
         &self,
         op: &mut Op<'_>,
@@ -112,8 +113,8 @@ impl Ffs {
             let what = What::AllocateBlock { address, frags: count * frags };
             change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
-            // Another operation may have taken the blocks while this one waited. Then another run is searched
-            // for.
+            // Another operation may have taken the blocks while this one waited. Then another run
+            // is searched for.
             if find(&buf.read()) == Some(blk) {
                 break (blk, address, admitted);
             }

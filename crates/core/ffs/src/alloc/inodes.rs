@@ -100,10 +100,11 @@ impl Ffs {
         }
     }
 
-    /// Makes sure that the block of inodes with `index` is initialised. A group's inode blocks are filled with
-    /// free inodes only when they are first needed. One block more than needed is kept initialised, so that a
-    /// check that counts the blocks of a crashed image finds no block that is half filled. The next block is
-    /// filled in advance, so that no operation waits for it later.
+    /// Makes sure that the block of inodes with `index` is initialised. A group's inode blocks are
+    /// filled with free inodes only when they are first needed. One block more than needed is kept
+    /// initialised, so that a check that counts the blocks of a crashed image finds no block that
+    /// is half filled. The next block is filled in advance, so that no operation waits for it
+    /// later.
     async fn initialise_inodes(
         &self,
         op: &mut Op<'_>,
@@ -125,16 +126,16 @@ impl Ffs {
             let change = GroupChange::new(cg, what);
             let admitted = self.admit_group(op, &change).await?;
             let count = self.sb.inopb.min(self.sb.ipg - ready);
-            // On disk, the group must count the block before an entry stands for one of its inodes, because a
-            // check looks only at inodes that the group counts as initialised.
+            // On disk, the group must count the block before an entry stands for one of its inodes,
+            // because a check looks only at inodes that the group counts as initialised.
             self.edit_group(op, group, 0..0, admitted, |group| {
                 group.header.initediblk = (ready + count).max(group.header.initediblk);
             });
         }
     }
 
-    /// Fills the block of inodes that begins at index `ready` of the group with free inodes. Returns its
-    /// buffer; `None` if another operation has filled it meanwhile.
+    /// Fills the block of inodes that begins at index `ready` of the group with free inodes.
+    /// Returns its buffer; `None` if another operation has filled it meanwhile.
     async fn fill_inodes(
         &self,
         op: &mut Op<'_>,
@@ -151,7 +152,8 @@ impl Ffs {
         let (key, len) = (BufKey::device(byte), self.sb.block_size());
         let what = What::InitInodeBlock { first };
         let admitted = op.admit(&what).await.map_err(io_error)?;
-        // While this operation waits for memory, another one may fill the block and put inodes in it.
+        // While this operation waits for memory, another one may fill the block and put inodes in
+        // it.
         let is_free = || {
             self.sb.inodes_ready(&Group::decode(&group.read(), self.endian)) == ready
                 && self.allocation.borrow().inodes_prepared[cg as usize] <= ready
@@ -210,9 +212,9 @@ impl Ffs {
         })
     }
 
-    /// The group for a new directory (FreeBSD's `ffs_dirpref`). Directories in the root are spread at random
-    /// over groups with more free space than the average; others go near their parent, unless its group is
-    /// crowded.
+    /// The group for a new directory (FreeBSD's `ffs_dirpref`). Directories in the root are spread
+    /// at random over groups with more free space than the average; others go near their parent,
+    /// unless its group is crowded.
     fn directory_group(&self, parent: &FfsInode) -> u32 {
         let sb = &self.sb;
         let allocation = self.allocation.borrow();
@@ -252,8 +254,8 @@ impl Ffs {
         around(own).find(fits).or_else(|| around(own).find(enough_inodes)).unwrap_or(own)
     }
 
-    /// The most directories that may be created in a group in a row. With more of them, the expected number of
-    /// files per directory would no longer fit in the group.
+    /// The most directories that may be created in a group in a row. With more of them, the
+    /// expected number of files per directory would no longer fit in the group.
     fn directories_in_a_row_max(&self, directories: i64, free_blocks: i64) -> i64 {
         let sb = &self.sb;
         let expected = i64::from(sb.avgfilesize) * i64::from(sb.avgfpdir);

@@ -1,14 +1,15 @@
 //! Allocation: the choice of groups, blocks, fragments and inodes.
 //!
-//! Source of the policies: the 1984 paper and FreeBSD's practice (`ffs_hashalloc`). Space is searched in the
-//! preferred group, then by quadratic rehash, then in every group.
+//! Source of the policies: the 1984 paper and FreeBSD's practice (`ffs_hashalloc`). Space is
+//! searched in the preferred group, then by quadratic rehash, then in every group.
 
 mod blocks;
 mod clusters;
 mod inodes;
 
-/// The groups in which to search, best first: the preferred group, the groups at a distance of 1, 3, 7, 15,
-/// ... from it, then all others in turn. A group may come twice. The caller skips groups without space.
+/// The groups in which to search, best first: the preferred group, the groups at a distance of 1,
+/// 3, 7, 15, ... from it, then all others in turn. A group may come twice. The caller skips groups
+/// without space.
 pub(crate) fn group_order(start: u32, groups: u32) -> impl Iterator<Item = u32> {
     let mut rehash = (1..).scan(0u64, move |at, i: u32| {
         let step = 1u64 << (i - 1).min(62);
@@ -26,8 +27,8 @@ pub(crate) fn group_order(start: u32, groups: u32) -> impl Iterator<Item = u32> 
 mod tests {
     use super::group_order;
 
-    /// The order has every group, the preferred one first, then those of the quadratic rehash. Would catch a
-    /// search that misses a group, and so reports a full disk that is not full.
+    /// The order has every group, the preferred one first, then those of the quadratic rehash.
+    /// Would catch a search that misses a group, and so reports a full disk that is not full.
     #[test]
     fn every_group_is_looked_at() {
         for groups in [1, 2, 3, 7, 64] {

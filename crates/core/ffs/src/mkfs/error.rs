@@ -64,7 +64,8 @@ pub enum MkfsError {
     /// Both a density and a number of inodes were given, or one of them is zero.
     #[error("give either bytes per inode or a number of inodes, and not zero")]
     Inodes,
-    /// The file system cannot have so many inodes: their numbers overflow, or they do not fit in its size.
+    /// The file system cannot have so many inodes: their numbers overflow, or they do not fit in
+    /// its size.
     #[error("{inodes} inodes do not fit in {size} bytes: ask for fewer")]
     TooManyInodes {
         /// The number of inodes that was asked for.

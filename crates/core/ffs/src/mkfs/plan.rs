@@ -129,8 +129,8 @@ fn sizes(options: &MkfsOptions) -> Superblock {
     s
 }
 
-/// UFS1's fields that describe a disk's geometry, for a disk without one: a group is a cylinder of one track
-/// (FreeBSD's `newfs -O1`).
+/// UFS1's fields that describe a disk's geometry, for a disk without one: a group is a cylinder of
+/// one track (FreeBSD's `newfs -O1`).
 fn older_sizes(s: &mut Superblock) {
     s.old_inodefmt = ufs1::INODE_FORMAT;
     (s.old_cgoffset, s.old_cgmask) = (0, -1);
@@ -200,8 +200,8 @@ impl Sizer {
         self.iblkno + self.ipg() / self.inopb * self.frag
     }
 
-    /// The fewest fragments that the first group can have. The summary, the root directory and `.snap` take a
-    /// block each.
+    /// The fewest fragments that the first group can have. The summary, the root directory and
+    /// `.snap` take a block each.
     fn least_group(&self) -> u64 {
         self.own() + 3 * self.frag
     }
@@ -219,9 +219,9 @@ impl Sizer {
         self.header() + HEADER_SLACK <= self.block
     }
 
-    /// Finds the smallest group with as many data fragments as its inodes require. If the header of that
-    /// group is too large for a block, each group gets more inodes for its fragments, so that a group can be
-    /// smaller.
+    /// Finds the smallest group with as many data fragments as its inodes require. If the header of
+    /// that group is too large for a block, each group gets more inodes for its fragments, so that
+    /// a group can be smaller.
     fn smallest_group(&mut self) -> Result<(), MkfsError> {
         loop {
             let least = (self.frags_per_inode * self.inopb)
@@ -255,8 +255,8 @@ impl Sizer {
         }
     }
 
-    /// Makes sure that the last group has space for its own structures: with smaller groups, or else with
-    /// fewer and larger ones, or else by leaving the end of the device unused.
+    /// Makes sure that the last group has space for its own structures: with smaller groups, or
+    /// else with fewer and larger ones, or else by leaving the end of the device unused.
     fn fit_last_group(&mut self) -> Result<(), MkfsError> {
         if self.size < self.least_group() {
             let needs = self.least_group() * (self.block / self.frag);

@@ -11,9 +11,11 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::{MkfsError, MkfsOptions, MkfsPlan, MkfsReport, UfsVersion};
 
-/// Bytes at the end of the boot area that help to find the superblock's copies (FreeBSD's `struct fsrecovery`).
+/// Bytes at the end of the boot area that help to find the superblock's copies (FreeBSD's `struct
+/// fsrecovery`).
 const RECOVERY_SIZE: usize = 20;
-/// The inode blocks that mkfs initialises in each group of UFS2. The others are initialised when inodes run short.
+/// The inode blocks that mkfs initialises in each group of UFS2. The others are initialised when
+/// inodes run short.
 const INODE_BLOCKS: u32 = 2;
 
 /// The writer of a planned file system.
@@ -112,7 +114,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Clears the superblocks of an LFS, all of them: a reader that misses the first one looks for another.
+    /// Clears the superblocks of an LFS, all of them: a reader that misses the first one looks for
+    /// another.
     async fn forget_log(&mut self) -> Result<(), MkfsError> {
         let geometry = self.device.geometry();
         let unit = lfs::SUPERBLOCK_SIZE.max(geometry.sector as usize);
@@ -139,8 +142,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Lays out the first directories and counts the free space, so that every copy of the superblock has the
-    /// right totals when it is first written.
+    /// Lays out the first directories and counts the free space, so that every copy of the
+    /// superblock has the right totals when it is first written.
     fn count_all(&mut self) -> Vec<Root> {
         let roots = self.roots();
         for cg in 0..self.sb.ncg {
@@ -151,8 +154,8 @@ impl<'a> Writer<'a> {
         roots
     }
 
-    /// The first directories: the root and, on request, `.snap`. Each takes one fragment at the start of a free
-    /// block.
+    /// The first directories: the root and, on request, `.snap`. Each takes one fragment at the
+    /// start of a free block.
     fn roots(&self) -> Vec<Root> {
         let frag = self.sb.frag as u64;
         let first = (self.sb.csaddr as u64 + self.sb.summary_frags()).next_multiple_of(frag);
@@ -204,8 +207,8 @@ impl<'a> Writer<'a> {
             group.cs.nifree -= used as i32;
             (0..used).for_each(|ino| bitmap::set(&mut bytes[layout.inodes.clone()], ino));
         }
-        // Free fragments lie before the superblock's copy (except in the first group), and after the inodes (in
-        // the first group, after the summary).
+        // Free fragments lie before the superblock's copy (except in the first group), and after
+        // the inodes (in the first group, after the summary).
         let before = if cg == 0 { 0 } else { sb.sblkno as u32 };
         let after = sb.dblkno as u32 + if cg == 0 { sb.summary_frags() as u32 } else { 0 };
         let map = &mut bytes[layout.frags.clone()];
@@ -277,8 +280,8 @@ impl<'a> Writer<'a> {
         self.send(self.place(), &bytes).await
     }
 
-    /// Writes the last bytes of the boot area: enough of the geometry to find the superblock's copies.
-    /// UFS1 has other structures there.
+    /// Writes the last bytes of the boot area: enough of the geometry to find the superblock's
+    /// copies. UFS1 has other structures there.
     async fn write_recovery(&mut self) -> Result<(), MkfsError> {
         if self.options.version == UfsVersion::Ufs1 {
             return Ok(());

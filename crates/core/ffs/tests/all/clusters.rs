@@ -1,7 +1,8 @@
 //! Blocks that are moved so that a file's clusters are contiguous, while other tasks write.
 //!
-//! Fault model: none; a disk whose requests take random times, and a cache of few blocks, so that a block may be written by
-//! another task at any time. Would catch contents that are written to the place which the block has just left.
+//! Fault model: none; a disk whose requests take random times, and a cache of few blocks, so that a
+//! block may be written by another task at any time. Would catch contents that are written to the
+//! place which the block has just left.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -88,7 +89,8 @@ async fn there_and_back(fs: FastFs, rt: Runtime, writer: u64) -> Vec<(u64, u64)>
     wrong
 }
 
-/// Files are written, all at once, while memory is short: blocks are written and leave it all the time.
+/// Files are written, all at once, while memory is short: blocks are written and leave it all the
+/// time.
 async fn short_of_memory<P: OrderingPolicy>(rt: &Runtime, policy: fn() -> P) {
     let disk = Rc::new(RamDisk::new(1 << 20));
     let shape = MkfsOptions { block_size: BLOCK as u32, frag_size: 512, ..MkfsOptions::default() };

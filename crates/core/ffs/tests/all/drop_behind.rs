@@ -1,7 +1,9 @@
-//! Drop-behind: contents that are read or written in order, and kept by the layer above, leave memory at once.
+//! Drop-behind: contents that are read or written in order, and kept by the layer above, leave
+//! memory at once.
 //!
-//! Fault model: none; several requests of a reader are under way at a time, and overtake each other. Would
-//! catch contents that stay, blocks that are read twice, read-ahead far beyond the reader, and wrong contents.
+//! Fault model: none; several requests of a reader are under way at a time, and overtake each
+//! other. Would catch contents that stay, blocks that are read twice, read-ahead far beyond the
+//! reader, and wrong contents.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -70,8 +72,8 @@ async fn in_memory(fs: &FastFs) -> usize {
     fs.layout().cache().stats().bytes
 }
 
-/// Writes a file, and reads it after a remount with two requests under way at any time. Returns the memory in
-/// use after each, and the bytes read for each byte of the file.
+/// Writes a file, and reads it after a remount with two requests under way at any time. Returns the
+/// memory in use after each, and the bytes read for each byte of the file.
 async fn there_and_back<P: OrderingPolicy>(
     rt: &Runtime,
     policy: fn() -> P,
@@ -113,8 +115,8 @@ async fn read_every_other(fs: &FastFs, ino: Ino, first: usize) {
     }
 }
 
-/// With drop-behind, hardly anything of a file of 24 MB is in memory after it has been written and synced, or
-/// read, and every block was read once. Without it, all of the file stays.
+/// With drop-behind, hardly anything of a file of 24 MB is in memory after it has been written and
+/// synced, or read, and every block was read once. Without it, all of the file stays.
 #[test]
 fn drop_behind() {
     const LITTLE: usize = 8 << 20;
@@ -134,8 +136,8 @@ fn drop_behind() {
         .unwrap();
 }
 
-/// A file that is written but never synced leaves memory too, under an ordering that must know which writes are
-/// durable: an occasional flush allows that.
+/// A file that is written but never synced leaves memory too, under an ordering that must know
+/// which writes are durable: an occasional flush allows that.
 #[test]
 fn a_stream_leaves_memory_unsynced() {
     const STREAM: u64 = 128;

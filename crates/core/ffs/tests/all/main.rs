@@ -1,5 +1,5 @@
-//! FFS: mkfs, mounts after a crash, UFS1, soft updates through the whole stack. One program, so that the
-//! file systems are compiled into it once.
+//! FFS: mkfs, mounts after a crash, UFS1, soft updates through the whole stack. One program, so
+//! that the file systems are compiled into it once.
 
 mod clusters;
 mod drop_behind;

@@ -1,5 +1,5 @@
-//! File systems that mkfs makes. Every legal shape is valid, structure by structure; illegal ones are refused;
-//! FreeBSD's own image has the same geometry; readers by other authors accept them.
+//! File systems that mkfs makes. Every legal shape is valid, structure by structure; illegal ones
+//! are refused; FreeBSD's own image has the same geometry; readers by other authors accept them.
 
 use std::rc::Rc;
 
@@ -202,7 +202,8 @@ fn illegal_options_are_refused_and_nothing_is_written() {
 
 #[test]
 fn sizes_never_panic() {
-    // Any device up to many terabytes, any density: the result is a plan or an error, and every plan is valid.
+    // Any device up to many terabytes, any density: the result is a plan or an error, and every
+    // plan is valid.
     let mut sized = 0;
     for (block, frag) in [(32768, 4096), (4096, 512), (65536, 8192), (4096, 4096)] {
         for shift in 12..46 {

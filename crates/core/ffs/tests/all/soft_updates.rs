@@ -1,8 +1,8 @@
 //! The cost of soft updates: memory for dependencies, and writes.
 //!
-//! Fault model: none. A user removes far more files than memory can describe, or makes files and removes them
-//! at once. Would catch a bound that slows no operation down, one that stops the remover for good, and writes
-//! of removed files.
+//! Fault model: none. A user removes far more files than memory can describe, or makes files and
+//! removes them at once. Would catch a bound that slows no operation down, one that stops the
+//! remover for good, and writes of removed files.
 
 use std::rc::Rc;
 
@@ -34,7 +34,8 @@ async fn populated(rt: &Runtime, files: u32) -> Disk {
     disk
 }
 
-/// Runs `work` under soft updates on a file system with `files` files. `work` gets the policy too, for its counters.
+/// Runs `work` under soft updates on a file system with `files` files. `work` gets the policy too,
+/// for its counters.
 fn on_soft_updates_with<T>(
     files: u32,
     options: SoftOptions,
@@ -51,7 +52,8 @@ fn on_soft_updates_with<T>(
     executor.block_on(run).unwrap()
 }
 
-/// Runs `work` as [`on_soft_updates_with`], on a file system with a file and with the default options.
+/// Runs `work` as [`on_soft_updates_with`], on a file system with a file and with the default
+/// options.
 fn on_soft_updates<T>(work: impl AsyncFnOnce(&Runtime, FastFs, SoftUpdates) -> T) -> T {
     on_soft_updates_with(1, SoftOptions::default(), work)
 }
@@ -84,8 +86,8 @@ fn memory_for_dependencies_stays_within_its_bound() {
     assert_eq!((bound.memory, bound.steps), (0, 0), "{bound:?}");
 }
 
-/// The blocks written for files that were created, written (with less than a cluster, which would be written at
-/// once) and removed before the syncer ran.
+/// The blocks written for files that were created, written (with less than a cluster, which would
+/// be written at once) and removed before the syncer ran.
 fn written_for(files: u32) -> u64 {
     on_soft_updates(async |rt, fs, _| {
         fs.unlink(fs.root(), b"0").await.unwrap();
@@ -104,16 +106,17 @@ fn written_for(files: u32) -> u64 {
     })
 }
 
-/// Files that are removed before the syncer runs cost nothing. Only the root's times, and the bitmaps in which
-/// the files were for a while, are written: as many blocks for two hundred files as for one.
+/// Files that are removed before the syncer runs cost nothing. Only the root's times, and the
+/// bitmaps in which the files were for a while, are written: as many blocks for two hundred files
+/// as for one.
 #[test]
 fn files_created_and_removed_at_once_are_never_written() {
     let (one, many) = (written_for(1), written_for(200));
     assert!(one == many && one < 10, "{one} for one, {many} for many");
 }
 
-/// A removed directory that a user has open keeps its parent's inode from being reused. A sync does not wait
-/// for that user. Would catch a sync, or an unmount, that never returns.
+/// A removed directory that a user has open keeps its parent's inode from being reused. A sync does
+/// not wait for that user. Would catch a sync, or an unmount, that never returns.
 #[test]
 fn a_removed_directory_that_is_open_holds_up_nobody() {
     on_soft_updates(async |_, fs, policy| {
@@ -135,11 +138,12 @@ fn a_removed_directory_that_is_open_holds_up_nobody() {
     });
 }
 
-/// A program writes to a file and renames it, removes it while it is open, and cuts it to nothing before any of this is on
-/// disk. The pointer to the contents, which will never be written, reaches the disk only together with the cut; the cut waits
-/// until the name is gone from the disk; and the removal of the name comes after the name in their chunk of the directory,
-/// where it waited for the file with its pointer. Eight threads of a stress test on a mount met this circle within a few
-/// thousand calls. Would catch an fsync of the directory, a sync or an unmount that never ends.
+/// A program writes to a file and renames it, removes it while it is open, and cuts it to nothing
+/// before any of this is on disk. The pointer to the contents, which will never be written, reaches
+/// the disk only together with the cut; the cut waits until the name is gone from the disk; and the
+/// removal of the name comes after the name in their chunk of the directory, where it waited for
+/// the file with its pointer. Eight threads of a stress test on a mount met this circle within a
+/// few thousand calls. Would catch an fsync of the directory, a sync or an unmount that never ends.
 #[test]
 fn a_file_that_is_cut_after_it_lost_its_new_name_holds_up_nobody() {
     for cuts in 1..=3 {
@@ -150,7 +154,8 @@ fn a_file_that_is_cut_after_it_lost_its_new_name_holds_up_nobody() {
             fs.create(dir, b"other", &new).await.unwrap();
             let file = fs.create(root, b"file", &new).await.unwrap().ino;
             fs.sync().await.unwrap();
-            // Its removal here waits for its new name, so the entries of this chunk go to disk in their order.
+            // Its removal here waits for its new name, so the entries of this chunk go to disk in
+            // their order.
             fs.rename(dir, b"other", root, b"other", RenameMode::Replace).await.unwrap();
             fs.write(file, 0, &[1; 9000]).await.unwrap();
             fs.rename(root, b"file", dir, b"file", RenameMode::Replace).await.unwrap();
@@ -171,8 +176,9 @@ fn a_file_that_is_cut_after_it_lost_its_new_name_holds_up_nobody() {
     }
 }
 
-/// Replaces one name `times` times by a rename before anything is written, as programs do that save a file safely. The other
-/// name lies in another chunk of the directory. Returns the most memory that dependencies took.
+/// Replaces one name `times` times by a rename before anything is written, as programs do that save
+/// a file safely. The other name lies in another chunk of the directory. Returns the most memory
+/// that dependencies took.
 fn memory_to_replace(times: u32) -> usize {
     on_soft_updates(async |_, fs, kept| {
         let root = fs.root();
@@ -192,17 +198,19 @@ fn memory_to_replace(times: u32) -> usize {
     })
 }
 
-/// Dependencies of a name that is replaced again and again grow with the number of replacements. Would catch a change that
-/// waits for all for which the earlier ones wait: their square, in memory and time (generic/089 of xfstests took minutes).
+/// Dependencies of a name that is replaced again and again grow with the number of replacements.
+/// Would catch a change that waits for all for which the earlier ones wait: their square, in memory
+/// and time (generic/089 of xfstests took minutes).
 #[test]
 fn replacing_a_name_takes_memory_in_proportion() {
     let (few, many) = (memory_to_replace(200), memory_to_replace(800));
     assert!(many < 5 * few, "200 times: {few} bytes, 800 times: {many}");
 }
 
-/// Replaces one name `times` times as `mount` once replaced /etc/mtab: under a lock, which is a link to a file whose own name is
-/// removed at once. If a directory was `moved` out of the part of the directory in which the lock is, changes of that part go to
-/// disk in their order. Returns the counters before the sync at the end, and after it.
+/// Replaces one name `times` times as `mount` once replaced /etc/mtab: under a lock, which is a
+/// link to a file whose own name is removed at once. If a directory was `moved` out of the part of
+/// the directory in which the lock is, changes of that part go to disk in their order. Returns the
+/// counters before the sync at the end, and after it.
 fn replaced_under_a_lock(times: u32, moved: bool) -> [SoftStats; 2] {
     on_soft_updates(async |rt, fs, kept| {
         let (root, new) = (fs.root(), NewNode::file(0o644));
@@ -244,10 +252,11 @@ fn replaced_under_a_lock(times: u32, moved: bool) -> [SoftStats; 2] {
     })
 }
 
-/// A name that is removed before it was ever on disk never gets there, also where its removal would have to wait for another
-/// name of the file. So a lock is freed at once, and only the replaced files wait for the disk. Would catch a removal that waits
-/// for the name: all changes of that part of the directory then go to disk in their order, and each image of the directory rolls
-/// all the later ones back (the unmount of generic/089 of xfstests took eight minutes).
+/// A name that is removed before it was ever on disk never gets there, also where its removal would
+/// have to wait for another name of the file. So a lock is freed at once, and only the replaced
+/// files wait for the disk. Would catch a removal that waits for the name: all changes of that part
+/// of the directory then go to disk in their order, and each image of the directory rolls all the
+/// later ones back (the unmount of generic/089 of xfstests took eight minutes).
 #[test]
 fn names_that_were_never_on_disk_hold_up_no_others() {
     const TIMES: u32 = 400;
@@ -259,10 +268,12 @@ fn names_that_were_never_on_disk_hold_up_no_others() {
     assert!(after.rolled_back <= 8 * u64::from(TIMES), "{after:?}");
 }
 
-/// A name that was removed again is no longer one for which the inode's other names wait, also where the removal itself waits
-/// for something: here a directory has left the part of the directory in which the temporary file and the lock lie, so that
-/// changes of that part go to disk in their order. Would catch a replacement that waits for the temporary name of the file that
-/// it replaces: each replacement then takes rounds of writing of its own (generic/089 of xfstests did not end in ten minutes).
+/// A name that was removed again is no longer one for which the inode's other names wait, also
+/// where the removal itself waits for something: here a directory has left the part of the
+/// directory in which the temporary file and the lock lie, so that changes of that part go to disk
+/// in their order. Would catch a replacement that waits for the temporary name of the file that it
+/// replaces: each replacement then takes rounds of writing of its own (generic/089 of xfstests did
+/// not end in ten minutes).
 #[test]
 fn removed_names_hold_up_no_replacement() {
     const TIMES: u32 = 400;
@@ -298,8 +309,8 @@ fn pattern(seed: u64) -> Vec<Step> {
     (0..4 + rt.random_below(9)).map(step).collect()
 }
 
-/// Carries one operation out. The names are short and long ones, so that they lie in several chunks, in three directories.
-/// Operations that are not possible are left out.
+/// Carries one operation out. The names are short and long ones, so that they lie in several
+/// chunks, in three directories. Operations that are not possible are left out.
 async fn carry_out(fs: &FastFs, dirs: &[Ino], step: Step) -> FsResult<()> {
     let dir = |n: usize| dirs[n % dirs.len()];
     let name = |n: usize| format!("{n}{}", "x".repeat(if n.is_multiple_of(2) { 3 } else { 200 }));
@@ -348,9 +359,10 @@ fn repeated(pattern: &[Step], times: u32, memory_max: usize) -> SoftStats {
     })
 }
 
-/// Whatever a program does again and again to the same few names, directories among them, dependencies stay within their
-/// memory, and the program and the unmount end. Would catch a circle of dependencies, and an operation that waits for memory
-/// that only its own end would free. A fifth of the patterns at least must reach the bound.
+/// Whatever a program does again and again to the same few names, directories among them,
+/// dependencies stay within their memory, and the program and the unmount end. Would catch a circle
+/// of dependencies, and an operation that waits for memory that only its own end would free. A
+/// fifth of the patterns at least must reach the bound.
 #[test]
 fn any_pattern_of_names_stays_within_the_memory_for_dependencies() {
     const MEMORY: usize = 128 << 10;

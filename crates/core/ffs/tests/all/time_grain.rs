@@ -1,8 +1,10 @@
-//! Times that advance in steps: a write inside of a file changes no metadata where neither blocks nor times change.
+//! Times that advance in steps: a write inside of a file changes no metadata where neither blocks
+//! nor times change.
 //!
-//! Fault model: after an fsync the power fails, and memory is lost. Would catch a write in place that stores the inode each time
-//! (for a journal, a record for each write), a new block whose pointer is not stored because the times are the same, a time that
-//! stands still, and a step that other times do not have.
+//! Fault model: after an fsync the power fails, and memory is lost. Would catch a write in place
+//! that stores the inode each time (for a journal, a record for each write), a new block whose
+//! pointer is not stored because the times are the same, a time that stands still, and a step that
+//! other times do not have.
 
 use std::rc::Rc;
 
@@ -70,8 +72,8 @@ fn a_write_in_place_changes_no_metadata_within_a_step_of_time() {
     executor.block_on(run).unwrap();
 }
 
-/// Blocks fill holes of a file within one step of time. Each is synced. None is behind the end, since a new size would store
-/// the inode in any case.
+/// Blocks fill holes of a file within one step of time. Each is synced. None is behind the end,
+/// since a new size would store the inode in any case.
 fn blocks_after_a_crash<P: OrderingPolicy>(policy: impl Fn() -> P) {
     let executor = Executor::simulated(1);
     let rt = executor.runtime();

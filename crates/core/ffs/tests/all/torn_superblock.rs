@@ -1,8 +1,8 @@
 //! A mount whose write of the superblock is torn by a power cut.
 //!
-//! Fault model: each of the 512-byte sectors of that write is on the disk or is not. Would catch a mount that
-//! takes a torn superblock for damage (an ordering that needs no check would then be of no use), or believes
-//! its clean flag, or believes any superblock whose check-hash is wrong.
+//! Fault model: each of the 512-byte sectors of that write is on the disk or is not. Would catch a
+//! mount that takes a torn superblock for damage (an ordering that needs no check would then be of
+//! no use), or believes its clean flag, or believes any superblock whose check-hash is wrong.
 
 use std::rc::Rc;
 

@@ -1,7 +1,8 @@
 //! Runs of blocks, and the gaps between them.
 //!
-//! Fault model: none. Would catch a `maxcontig` that is stored and not obeyed, by places or by requests; a gap that is not
-//! there, or that reallocation closes; and a gap that keeps blocks from files for ever.
+//! Fault model: none. Would catch a `maxcontig` that is stored and not obeyed, by places or by
+//! requests; a gap that is not there, or that reallocation closes; and a gap that keeps blocks from
+//! files for ever.
 
 use std::rc::Rc;
 

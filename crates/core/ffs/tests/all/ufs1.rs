@@ -1,9 +1,9 @@
-//! UFS1 images that other software made are read and changed: every name, every byte, every attribute. Other software
-//! reads the result.
+//! UFS1 images that other software made are read and changed: every name, every byte, every
+//! attribute. Other software reads the result.
 //!
-//! Fault model: a misunderstanding of the format. Debian's makefs writes the images, in both byte orders, from
-//! a tree with which they are compared. GRUB and the Sleuth Kit read what was written here. The checker's opinion of
-//! such images is in `crates/witness/check/tests/all/ufs1.rs`.
+//! Fault model: a misunderstanding of the format. Debian's makefs writes the images, in both byte
+//! orders, from a tree with which they are compared. GRUB and the Sleuth Kit read what was written
+//! here. The checker's opinion of such images is in `crates/witness/check/tests/all/ufs1.rs`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -27,8 +27,8 @@ fn large() -> Vec<u8> {
     (0..20_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect()
 }
 
-/// An image of a tree. Its files are too large for direct blocks or for one indirect block, or have a hole in
-/// between.
+/// An image of a tree. Its files are too large for direct blocks or for one indirect block, or have
+/// a hole in between.
 fn image(folder: &Path, order: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     let (tree, image) = (folder.join("tree"), folder.join(order));
     let large = large();
@@ -160,7 +160,8 @@ async fn change(fs: &FastFs, large: &[u8]) {
         fs.create(root, name, &NewNode::symlink(&target)).await.unwrap();
         fs.unlink(root, name).await.unwrap();
     }
-    // Times that UFS1 cannot keep become the nearest that it can, at once and not only after the next mount.
+    // Times that UFS1 cannot keep become the nearest that it can, at once and not only after the
+    // next mount.
     let late = Timestamp { seconds: 1 << 33, nanos: 5 };
     let times = SetAttr {
         atime: Some(SetTime::To(late)),
@@ -239,7 +240,8 @@ fn images_of_makefs_are_changed() {
     }
 }
 
-/// GRUB and the Sleuth Kit read what was written to a file system that was made here, in both byte orders.
+/// GRUB and the Sleuth Kit read what was written to a file system that was made here, in both byte
+/// orders.
 #[test]
 fn other_readers_see_what_was_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -266,7 +268,8 @@ fn other_readers_see_what_was_written() {
         std::fs::write(&image, disk.to_vec()).unwrap();
         let image = image.to_str().unwrap();
         let grub = |path: &str| judge_bytes("grub-fstest", &[image, "cat", path]);
-        // GRUB reads the pointers in indirect blocks of big-endian images, those of makefs too, in the wrong order.
+        // GRUB reads the pointers in indirect blocks of big-endian images, those of makefs too, in
+        // the wrong order.
         let is_little = endian == Endian::Little;
         if let Some(read) = grub(if is_little { "(loop0)/new" } else { "(loop0)/dir/name-7" }) {
             assert!(read == if is_little { &large[..] } else { &[7; 1500] }, "{endian:?}");

@@ -1,10 +1,10 @@
 //! Mounting a crashed image without a check, under an ordering whose bitmaps can be trusted.
 //!
-//! Fault model: writes of cylinder groups are torn at 512 bytes, each sector old or new; bitmaps are right, or
-//! have bits that call something used that is free; a summary or totals are wrong. Would catch a count, a map
-//! or a hash that is trusted although it belongs to another state of the bitmaps; an image that is taken for
-//! clean although leaked space is still lost; and one that is used at once although no ordering kept its
-//! bitmaps right.
+//! Fault model: writes of cylinder groups are torn at 512 bytes, each sector old or new; bitmaps
+//! are right, or have bits that call something used that is free; a summary or totals are wrong.
+//! Would catch a count, a map or a hash that is trusted although it belongs to another state of the
+//! bitmaps; an image that is taken for clean although leaked space is still lost; and one that is
+//! used at once although no ordering kept its bitmaps right.
 
 use std::rc::Rc;
 
@@ -168,7 +168,8 @@ fn mount_and_compare(
     recovered.repaired.len()
 }
 
-/// The state flags through an image's life: it is made, used, crashed, used again, checked and unmounted.
+/// The state flags through an image's life: it is made, used, crashed, used again, checked and
+/// unmounted.
 #[test]
 fn marks_follow_freebsds_rules() {
     let executor = Executor::simulated(1);
@@ -226,8 +227,8 @@ fn images_that_need_a_check_are_not_mounted() {
     assert!(matches!(mounted(&executor, &disk, SoftUpdates::default()), Err(MountError::Unclean)));
 }
 
-/// A header that no torn write explains is not repaired by a guess. The mount says where and what the damage
-/// is, and changes nothing in that group. Other groups may have been repaired.
+/// A header that no torn write explains is not repaired by a guess. The mount says where and what
+/// the damage is, and changes nothing in that group. Other groups may have been repaired.
 #[test]
 fn a_damaged_header_is_refused() {
     let executor = Executor::simulated(1);
@@ -263,8 +264,9 @@ fn torn_groups_can_be_read() {
     assert!(disk.to_vec() == before);
 }
 
-/// Random bytes of a group's header and bitmaps are changed. The image is mounted or refused, used or found
-/// damaged, and nothing panics. Would catch a count, an offset or a map that is trusted before it is checked.
+/// Random bytes of a group's header and bitmaps are changed. The image is mounted or refused, used
+/// or found damaged, and nothing panics. Would catch a count, an offset or a map that is trusted
+/// before it is checked.
 #[test]
 fn changed_bytes_of_a_group_are_refused_or_never_panic() {
     let executor = Executor::simulated(1);

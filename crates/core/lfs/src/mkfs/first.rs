@@ -1,7 +1,7 @@
 //! The first partial segments: the root directory, the IFILE, and their inodes.
 //!
-//! All addresses are determined by sizes alone, so they are laid out first ([`Layout`]). The contents depend
-//! on the addresses, and are made after that.
+//! All addresses are determined by sizes alone, so they are laid out first ([`Layout`]). The
+//! contents depend on the addresses, and are made after that.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,8 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// Whether the last partial segment has space for another block, both in its segment and in its summary.
+    /// Whether the last partial segment has space for another block, both in its segment and in its
+    /// summary.
     fn has_free_space(&self, frags: i64, is_new_file: bool) -> bool {
         let Some(piece) = self.layout.pieces.last() else { return false };
         let (width, pointer) = (self.sb.width, self.sb.width.pointer_size());

@@ -1,11 +1,12 @@
 //! Making an empty LFS64, as newfs_lfs does.
 //!
-//! [`MkfsOptions`] and the device's size determine a plan (`plan`): a superblock that lacks only the
-//! checkpoint. The log then gets its first partial segments (`first`): the root directory, the IFILE, their
-//! inodes. The superblocks are written last, so an interrupted mkfs leaves no file system.
+//! [`MkfsOptions`] and the device's size determine a plan (`plan`): a superblock that lacks only
+//! the checkpoint. The log then gets its first partial segments (`first`): the root directory, the
+//! IFILE, their inodes. The superblocks are written last, so an interrupted mkfs leaves no file
+//! system.
 //!
-//! newfs_lfs writes some blocks twice to update its counts. Here every block is written once, since the counts
-//! are computed from the layout before the first write.
+//! newfs_lfs writes some blocks twice to update its counts. Here every block is written once, since
+//! the counts are computed from the layout before the first write.
 
 mod first;
 mod plan;
@@ -122,7 +123,8 @@ pub async fn mkfs(
     make(device.erase(), options, &[], now).await
 }
 
-/// Makes an empty metadata log of DualFS. `tables` are the group tables of its data device, in whole blocks.
+/// Makes an empty metadata log of DualFS. `tables` are the group tables of its data device, in
+/// whole blocks.
 ///
 /// # Errors
 /// As for [`mkfs`]; or fragments are smaller than blocks.

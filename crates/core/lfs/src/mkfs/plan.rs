@@ -19,8 +19,8 @@ const SUPERBLOCK_INTERVAL: u32 = 5;
 /// The bytes of the label and the first superblock, both of which the first segment has.
 const SEGMENT_LEAST: u64 = LABEL_BYTES + SUPERBLOCK_PAD;
 
-/// Plans a superblock without a checkpoint. The log begins at segment 0. `tables`: the number of bytes of DualFS's
-/// group tables; 0 for an LFS.
+/// Plans a superblock without a checkpoint. The log begins at segment 0. `tables`: the number of
+/// bytes of DualFS's group tables; 0 for an LFS.
 pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblock, MkfsError> {
     let mut sb = Superblock { width: Width::Lfs64, fields: Dlfs64::zeroed() };
     sizes(&mut sb, options);
@@ -29,7 +29,8 @@ pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblo
         sb.grouptabsz =
             u32::try_from(tables / options.block_size.max(1) as usize).unwrap_or(u32::MAX);
     }
-    // The codec reports errors in the sizes of parts first; the size of the file system is not known yet.
+    // The codec reports errors in the sizes of parts first; the size of the file system is not
+    // known yet.
     if let Err(error) = read_back(&sb)
         && error.field() != Some("size")
     {
@@ -68,8 +69,8 @@ pub fn plan(options: &MkfsOptions, bytes: u64, tables: usize) -> Result<Superblo
     }
 }
 
-/// The error for sizes that do not fit. The codec names the first field that cannot be right, but the cause may be the size of a
-/// segment.
+/// The error for sizes that do not fit. The codec names the first field that cannot be right, but
+/// the cause may be the size of a segment.
 fn too_small(sb: &Superblock, error: SuperblockError) -> MkfsError {
     match u64::from(sb.ssize) < SEGMENT_LEAST {
         true => MkfsError::SegmentTooSmall { segment: sb.ssize, least: SEGMENT_LEAST },

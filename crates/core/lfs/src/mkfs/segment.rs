@@ -16,8 +16,9 @@ pub fn segment_least(bsize: u64) -> u64 {
     (BLOCKS_LEAST * bsize).max(BYTES_LEAST)
 }
 
-/// The size of segments, in bytes, of a log of `log_bytes` bytes with blocks of `bsize` bytes, if nothing else is asked for: 1 MB,
-/// or the largest power of two below with which the log has a hundred segments.
+/// The size of segments, in bytes, of a log of `log_bytes` bytes with blocks of `bsize` bytes, if
+/// nothing else is asked for: 1 MB, or the largest power of two below with which the log has a
+/// hundred segments.
 pub fn segment_size(bsize: u64, log_bytes: u64) -> u32 {
     let bytes_max = log_bytes.saturating_sub(LABEL_BYTES) / SEGMENTS_LEAST;
     let mut bytes = BYTES;
@@ -32,8 +33,9 @@ mod tests {
     use super::*;
     use crate::mkfs::{MkfsOptions, plan::plan};
 
-    /// A log of the usual segments can be made on any device of a few megabytes, and has the segments that NetBSD has on a
-    /// large one. Would catch a size with which mkfs refuses a small device.
+    /// A log of the usual segments can be made on any device of a few megabytes, and has the
+    /// segments that NetBSD has on a large one. Would catch a size with which mkfs refuses a small
+    /// device.
     #[test]
     fn the_usual_segments_fit_small_devices() {
         for (block_size, least) in [(4096, 4 << 20), (8192, 7 << 20), (65536, 53 << 20)] {

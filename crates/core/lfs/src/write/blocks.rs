@@ -16,13 +16,15 @@ fn class(is_directory: bool) -> BufferClass {
 }
 
 impl Store {
-    /// Whether the device may have an inode of this number as a file, so that the log must record its removal.
+    /// Whether the device may have an inode of this number as a file, so that the log must record
+    /// its removal.
     pub fn is_known(&self, ino: u64) -> bool {
         let state = self.state.borrow();
         state.ifile.entry(&state.sb, ino).daddr > 0 || state.tombstones.contains(&ino)
     }
 
-    /// Marks an inode of a group as free. If the inode may still be a file on the device, the log records its removal.
+    /// Marks an inode of a group as free. If the inode may still be a file on the device, the log
+    /// records its removal.
     pub fn free_inode(&self, ino: u64, next_version: u32, group: u32) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -43,8 +45,8 @@ impl Store {
         self.cache.forget(BufKey::file(INODES, ino.cast_signed())).await;
     }
 
-    /// Reads a block of a file; `None` for a hole. Up to `ahead` bytes that follow the block both in the file and on
-    /// the device are read with it.
+    /// Reads a block of a file; `None` for a hole. Up to `ahead` bytes that follow the block both
+    /// in the file and on the device are read with it.
     pub async fn read_block(
         &self,
         ino: u64,
@@ -83,7 +85,8 @@ impl Store {
             }
             let run = self.run_from(ino, number, pointer, ahead).await?;
             let byte = self.address_of(&inode, (ino, signed), pointer, run[0].1)?;
-            // While the request waits, the cleaner may move the blocks, and their segment may be used again.
+            // While the request waits, the cleaner may move the blocks, and their segment may be
+            // used again.
             let stays = |key: BufKey, at: u64| {
                 let frags = (at - byte) / u64::from(self.shape.fsize);
                 self.may_be_at((ino, key.block), pointer + frags.cast_signed())
@@ -98,7 +101,8 @@ impl Store {
         }
     }
 
-    /// The blocks from `number` on that follow each other on the device and are not in memory, each with its length.
+    /// The blocks from `number` on that follow each other on the device and are not in memory, each
+    /// with its length.
     async fn run_from(
         &self,
         ino: u64,
@@ -130,7 +134,8 @@ impl Store {
         Ok(run)
     }
 
-    /// Whether a block of a file is mapped, and the number of blocks from it on that are known to have the same answer.
+    /// Whether a block of a file is mapped, and the number of blocks from it on that are known to
+    /// have the same answer.
     pub async fn is_mapped(&self, ino: u64, number: u64) -> FsResult<(bool, u64)> {
         let nindir = self.nindir();
         let Some((_, path)) = Node::of(number.cast_signed(), nindir) else {

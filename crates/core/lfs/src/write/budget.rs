@@ -1,12 +1,13 @@
 //! Space: the most that writing may take, and the space that is kept for each purpose.
 //!
-//! As clean segments run out, operations are refused in an order ([`SpacePurpose`]): first new blocks, then changes
-//! that take no blocks, then deletes. The rest is enough for checkpoints, so no checkpoint ever lacks space. The
-//! cleaner starts as soon as new blocks would be refused. Live bytes are limited to less than the size of the log
-//! ([`LogState::limit`]): without dead space the cleaner would have nothing to gain.
+//! As clean segments run out, operations are refused in an order ([`SpacePurpose`]): first new
+//! blocks, then changes that take no blocks, then deletes. The rest is enough for checkpoints, so
+//! no checkpoint ever lacks space. The cleaner starts as soon as new blocks would be refused. Live
+//! bytes are limited to less than the size of the log ([`LogState::limit`]): without dead space the
+//! cleaner would have nothing to gain.
 //!
-//! Typical sequence: [`Store::lacks`] before an operation and for each block in it; [`LogState::bound`] when a write-out is
-//! gathered.
+//! Typical sequence: [`Store::lacks`] before an operation and for each block in it;
+//! [`LogState::bound`] when a write-out is gathered.
 
 use std::collections::BTreeSet;
 
@@ -17,29 +18,32 @@ use super::state::LogState;
 use super::store::{INODES, Store, decode, has_pointers};
 use super::tree::{Node, ancestors};
 
-/// The number of clean segments with which the cleaner can begin, when only deletes are still allowed.
+/// The number of clean segments with which the cleaner can begin, when only deletes are still
+/// allowed.
 const CLEANING_SEGMENTS: i64 = 4;
 /// The number of segments between the limits of one purpose and the next.
 const STEP_SEGMENTS: i64 = 2;
-/// The least number of segments without live bytes in a full log, beyond the segments that are kept: the cleaner needs
-/// dead space.
+/// The least number of segments without live bytes in a full log, beyond the segments that are
+/// kept: the cleaner needs dead space.
 const DEAD_SEGMENTS: i64 = 8;
 /// One segment in this number, at least, has no live bytes in a full log.
 const DEAD_SHARE: i64 = 10;
 /// The most levels of indirect blocks above a block of contents.
 const LEVELS: i64 = 3;
-/// The most blocks that an operation changes besides those that it allocates or frees: directories, indirect blocks.
+/// The most blocks that an operation changes besides those that it allocates or frees: directories,
+/// indirect blocks.
 const CHANGED_BLOCKS: u64 = 8;
 /// The most inodes that an operation changes.
 const CHANGED_INODES: i64 = 4;
 
 /// The least number of free inodes in the IFILE after a checkpoint.
 const FREE_INODES: usize = 64;
-/// The most free inodes that a checkpoint adds up to while there is plenty of space: a quarter of those in use, at most
-/// this number. Without inodes an operation must wait for a checkpoint, so a number that does not grow would mean a
-/// checkpoint every hundred files.
+/// The most free inodes that a checkpoint adds up to while there is plenty of space: a quarter of
+/// those in use, at most this number. Without inodes an operation must wait for a checkpoint, so a
+/// number that does not grow would mean a checkpoint every hundred files.
 const FREE_INODES_MAX: usize = 16_384;
-/// The log has plenty of space while this part of it is free beyond what is kept for other purposes.
+/// The log has plenty of space while this part of it is free beyond what is kept for other
+/// purposes.
 const PLENTY_SHARE: i64 = 8;
 
 /// The purpose for which space is wanted. When space runs out, the last variant is refused first.
@@ -80,8 +84,8 @@ impl ReservedExtent {
 }
 
 impl LogState {
-    /// The most fragments that a write-out of this extent takes, with summaries and, at a checkpoint, with the whole
-    /// IFILE. No partial segment has more than `bytes_max` bytes.
+    /// The most fragments that a write-out of this extent takes, with summaries and, at a
+    /// checkpoint, with the whole IFILE. No partial segment has more than `bytes_max` bytes.
     pub fn bound(&self, extent: ReservedExtent, is_checkpoint: bool) -> i64 {
         let sb = &self.sb;
         let ifile = if is_checkpoint { self.ifile.blocks() as i64 + 1 } else { 0 };
@@ -92,8 +96,8 @@ impl LogState {
         let most = ((i64::from(sb.sumsize) - fixed as i64) / each).max(1);
         let contents = extent.frags + ifile * sb.block_frags();
         let longest = self.bytes_max as i64 / i64::from(sb.fsize) - sb.block_frags() - sum;
-        // The blocks that the cleaner moves have partial segments of their own, which can cut those of other blocks
-        // short. So a few summaries are added.
+        // The blocks that the cleaner moves have partial segments of their own, which can cut those
+        // of other blocks short. So a few summaries are added.
         contents + sum * ((extent.blocks + ifile) / most + contents / longest.max(1) + 5)
     }
 
@@ -133,8 +137,8 @@ impl LogState {
 }
 
 impl Store {
-    /// An upper bound for the space that everything dirty takes, with the indirect blocks and inodes that change with it.
-    /// The bound is computed from the number of dirty bytes alone.
+    /// An upper bound for the space that everything dirty takes, with the indirect blocks and
+    /// inodes that change with it. The bound is computed from the number of dirty bytes alone.
     fn dirty_at_most(&self, state: &LogState) -> ReservedExtent {
         let bytes = self.cache.stats().dirty_bytes as u64;
         let blocks = bytes.div_ceil(self.shape.bsize.into()).cast_signed();
@@ -165,7 +169,8 @@ impl Store {
         ReservedExtent::of(state, blocks.len() as i64, inodes.len() as i64)
     }
 
-    /// Calls `each` for the blocks of a file whose length on the device changes because the file has a new size.
+    /// Calls `each` for the blocks of a file whose length on the device changes because the file
+    /// has a new size.
     pub fn changed_ends(&self, ino: u64, mut each: impl FnMut(i64)) {
         let Some(pin) = self.peek_inode(ino) else { return };
         let inode = decode(&pin);
@@ -182,8 +187,9 @@ impl Store {
         }
     }
 
-    /// Whether there is too little space. Space is needed for everything dirty, for what `operations` operations and
-    /// `more` blocks can add, for what operations of this purpose must leave free, and for `spare` segments.
+    /// Whether there is too little space. Space is needed for everything dirty, for what
+    /// `operations` operations and `more` blocks can add, for what operations of this purpose must
+    /// leave free, and for `spare` segments.
     pub fn lacks(&self, purpose: SpacePurpose, operations: u64, more: u64, spare: i64) -> bool {
         let state = self.state.borrow();
         let each = self.order.blocks_of_an_operation() + CHANGED_BLOCKS;
@@ -196,8 +202,8 @@ impl Store {
         is_too_much(self.dirty_at_most(&state)) && is_too_much(self.dirty_counted(&state))
     }
 
-    /// Adds free inodes to the IFILE. Only a checkpoint can do this, since rolling forward ignores inodes for which the
-    /// IFILE has no entry.
+    /// Adds free inodes to the IFILE. Only a checkpoint can do this, since rolling forward ignores
+    /// inodes for which the IFILE has no entry.
     pub(super) fn grow_ifile(&self, state: &mut LogState, extent: ReservedExtent) {
         let sb = state.sb.clone();
         let in_use = state.ifile.inodes(&sb) as usize - state.ifile.free_inodes();

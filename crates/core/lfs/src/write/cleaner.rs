@@ -1,9 +1,11 @@
-//! The cleaner: moves live blocks out of segments that are mostly dead, so that these segments can be written again.
+//! The cleaner: moves live blocks out of segments that are mostly dead, so that these segments can
+//! be written again.
 //!
-//! The summaries of a victim (a segment to be cleaned) list the blocks that were written to it; the present pointers
-//! tell which of them are live. The live blocks get new places in one write-out with everything dirty, which ends with
-//! a checkpoint. After another checkpoint the victim is clean. Many victims are cleaned in one pass, so that the
-//! indirect blocks and inodes that they share, and the checkpoint, are written only once.
+//! The summaries of a victim (a segment to be cleaned) list the blocks that were written to it; the
+//! present pointers tell which of them are live. The live blocks get new places in one write-out
+//! with everything dirty, which ends with a checkpoint. After another checkpoint the victim is
+//! clean. Many victims are cleaned in one pass, so that the indirect blocks and inodes that they
+//! share, and the checkpoint, are written only once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -23,17 +25,18 @@ use super::writer::{SegmentWriter, WriteOutcome};
 
 /// The most victims in one pass.
 const VICTIMS_MAX: usize = 64;
-/// The most bytes of victims in one pass, since their bytes are held in memory; a few victims are always allowed.
+/// The most bytes of victims in one pass, since their bytes are held in memory; a few victims are
+/// always allowed.
 const VICTIM_BYTES: u64 = 16 << 20;
 /// The number of victims that one pass may have, however large their segments are.
 const VICTIMS_MIN: usize = 4;
 /// The number of segments that are cleaned in advance, beyond the need of one operation.
 const MORE: i64 = 2;
-/// The number of segments that are cleaned in advance if live blocks are sorted by age. It is larger, because sorting
-/// needs many blocks.
+/// The number of segments that are cleaned in advance if live blocks are sorted by age. It is
+/// larger, because sorting needs many blocks.
 const MORE_BY_AGE: i64 = 8;
-/// The number of passes in a row without a gain after which the log counts as full. An early pass without a gain may
-/// help a later one, because the blocks that it moves lie together afterwards.
+/// The number of passes in a row without a gain after which the log counts as full. An early pass
+/// without a gain may help a later one, because the blocks that it moves lie together afterwards.
 const FRUITLESS_MAX: u32 = 6;
 
 /// Cleans segments.
@@ -52,15 +55,16 @@ pub struct Cleaner {
     pub(super) is_stopped: Cell<bool>,
     /// The state of the log when cleaning in advance last gained nothing.
     pub(super) idle_fruitless: Cell<Option<Fruitless>>,
-    /// The state of the log when cleaning last gained nothing, for each purpose: new blocks, other changes, deletes.
+    /// The state of the log when cleaning last gained nothing, for each purpose: new blocks, other
+    /// changes, deletes.
     fruitless: [Cell<Option<Fruitless>>; 3],
     /// Segments with damaged blocks, or with live bytes to which no pointer leads.
     uncleanable: RefCell<BTreeSet<u64>>,
     pub(super) counts: Cell<CleanerCounts>,
 }
 
-/// The state of a log in which cleaning gained nothing. Cleaning is tried again when fewer bytes are in use or less
-/// space is left, by half a segment: then more is dead.
+/// The state of a log in which cleaning gained nothing. Cleaning is tried again when fewer bytes
+/// are in use or less space is left, by half a segment: then more is dead.
 #[derive(Clone, Copy)]
 pub(super) struct Fruitless {
     pub used: u64,
@@ -99,8 +103,8 @@ impl CleanerCounts {
     }
 }
 
-/// The least purpose for which an operation of this kind needs space. Space for new blocks is checked only when the
-/// operation allocates them.
+/// The least purpose for which an operation of this kind needs space. Space for new blocks is
+/// checked only when the operation allocates them.
 fn purpose(kind: OpKind) -> SpacePurpose {
     match kind {
         OpKind::Remove | OpKind::Free => SpacePurpose::Delete,
@@ -144,8 +148,8 @@ impl Cleaner {
         state.ifile.free_inodes() < 32 && grown <= self.store.limit
     }
 
-    /// Whether there is too little space for an operation with this purpose, the operations under way, and `spare`
-    /// segments.
+    /// Whether there is too little space for an operation with this purpose, the operations under
+    /// way, and `spare` segments.
     fn lacks_space(&self, purpose: SpacePurpose, spare: i64) -> bool {
         let operations = self.store.order.operations() + 1;
         self.store.lacks(purpose, operations, 0, spare)
@@ -165,8 +169,8 @@ impl Cleaner {
         })
     }
 
-    /// The purpose for which an operation should clean before it begins; `None` if it need not. While cleaning gains
-    /// anything, every operation keeps space free for new blocks.
+    /// The purpose for which an operation should clean before it begins; `None` if it need not.
+    /// While cleaning gains anything, every operation keeps space free for new blocks.
     fn wanted(&self, purpose: SpacePurpose) -> Option<SpacePurpose> {
         // Growth must leave the most space free, so where it lacks none, nothing does.
         if !self.lacks_space(SpacePurpose::Growth, 0) {
@@ -188,8 +192,9 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Cleans segments in one pass. The policy chooses among segments with at most `live_max` live bytes, until `wanted`
-    /// fragments are gained or the pass has the most victims. Returns whether a block was moved.
+    /// Cleans segments in one pass. The policy chooses among segments with at most `live_max` live
+    /// bytes, until `wanted` fragments are gained or the pass has the most victims. Returns whether
+    /// a block was moved.
     ///
     /// # Errors
     /// The device failed.
@@ -273,7 +278,8 @@ impl Cleaner {
         let live_max = u64::from(self.store.shape.ssize) * percent / 100;
         self.writer.force_checkpoint().await?;
         self.free_empty().await?;
-        // Moved blocks fill segments, except for the last one. So each segment is a victim only once.
+        // Moved blocks fill segments, except for the last one. So each segment is a victim only
+        // once.
         let mut left = self.store.shape.nseg;
         while left > 0 && self.pass(CleanerPolicy::Greedy, i64::MAX, live_max).await? {
             self.free_empty().await?;
@@ -284,13 +290,14 @@ impl Cleaner {
         Ok(self.counts().since(before))
     }
 
-    /// Cleans until an operation with this purpose has its space and some segments more, or until cleaning gains
-    /// nothing.
+    /// Cleans until an operation with this purpose has its space and some segments more, or until
+    /// cleaning gains nothing.
     async fn clean_for(&self, purpose: SpacePurpose) -> Result<(), BlockError> {
         let (mut best, mut without_gain) = (self.store.state.borrow().space(), 0);
         let more = if self.cleaning.policy == CleanerPolicy::HotCold { MORE_BY_AGE } else { MORE };
         while self.lacks_space(purpose, MORE) && without_gain < FRUITLESS_MAX {
-            // After a pass without a gain the emptiest segments are chosen, and more of them in each pass.
+            // After a pass without a gain the emptiest segments are chosen, and more of them in
+            // each pass.
             let policy =
                 if without_gain == 0 { self.cleaning.policy } else { CleanerPolicy::Greedy };
             let wanted = ((more + 1) * i64::from(self.store.shape.fsbpseg)) << without_gain;

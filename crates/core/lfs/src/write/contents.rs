@@ -1,8 +1,9 @@
-//! Contents of regular files on a data device ([`crate::data`]): their places in a write-out, and reading them.
+//! Contents of regular files on a data device ([`crate::data`]): their places in a write-out, and
+//! reading them.
 //!
-//! A block that is already on the device is overwritten in its place. A new block gets its place here: behind the
-//! file's previous block, if that is free. Its pointer changes, so the inode or indirect block with the pointer goes
-//! into the log.
+//! A block that is already on the device is overwritten in its place. A new block gets its place
+//! here: behind the file's previous block, if that is free. Its pointer changes, so the inode or
+//! indirect block with the pointer goes into the log.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,8 @@ impl Store {
         FileType::from_mode(LE.get_u16(&pin.read(), 0)) == Some(FileType::Regular)
     }
 
-    /// Whether a block of a file is on the data device, by the number of its inode. False if the inode is not in memory.
+    /// Whether a block of a file is on the data device, by the number of its inode. False if the
+    /// inode is not in memory.
     pub fn is_on_data_of(&self, ino: u64, number: i64) -> bool {
         self.data.is_some()
             && number >= 0
@@ -118,8 +120,8 @@ impl Store {
         }
     }
 
-    /// Whether the data device has few free blocks, while others become free as soon as it is durable that their files
-    /// have lost them.
+    /// Whether the data device has few free blocks, while others become free as soon as it is
+    /// durable that their files have lost them.
     pub fn awaits_frees(&self) -> bool {
         let wanted = (self.order.operations() + 1) * self.order.blocks_of_an_operation();
         self.data_space().is_some_and(|space| space.free < wanted && space.soon > 0)
@@ -127,8 +129,9 @@ impl Store {
 }
 
 impl SegmentWriter {
-    /// Removes the contents that belong on the data device from the blocks that go into the log, and returns them with
-    /// their addresses. New blocks get their places, in the order of their block numbers.
+    /// Removes the contents that belong on the data device from the blocks that go into the log,
+    /// and returns them with their addresses. New blocks get their places, in the order of their
+    /// block numbers.
     pub(super) fn place_contents(&self, state: &mut LogState, work: &mut Work) -> Placed {
         let (store, mut placed) = (self.store(), Placed::new());
         let Some(part) = &store.data else { return placed };

@@ -1,14 +1,17 @@
-//! The copy of the metadata on the data device: all live blocks of the log as the last checkpoint has them.
+//! The copy of the metadata on the data device: all live blocks of the log as the last checkpoint
+//! has them.
 //!
-//! The copy consists of slots, an index and a head. Each slot has one block. The index has the superblock and the address
-//! of each block. The head makes the slots and the index count. There are two indexes and two heads, used in turn. A
-//! checkpoint copies new blocks into slots that the last copy does not use, writes the other index, flushes, and writes
-//! the other head. So one copy is complete at any time. A block of the log does not change while it is live, so its slot
-//! is valid for as long.
+//! The copy consists of slots, an index and a head. Each slot has one block. The index has the
+//! superblock and the address of each block. The head makes the slots and the index count. There
+//! are two indexes and two heads, used in turn. A checkpoint copies new blocks into slots that the
+//! last copy does not use, writes the other index, flushes, and writes the other head. So one copy
+//! is complete at any time. A block of the log does not change while it is live, so its slot is
+//! valid for as long.
 //!
-//! Typical sequence: [`MetadataCopy::load`] at the mount; [`add`](MetadataCopy::add) and [`sub`](MetadataCopy::sub) as blocks
-//! become live and dead. At a checkpoint: [`plan`](MetadataCopy::plan) when the checkpoint is gathered,
-//! [`CopyPlan::write`] when it is on the device, then [`done`](MetadataCopy::done).
+//! Typical sequence: [`MetadataCopy::load`] at the mount; [`add`](MetadataCopy::add) and
+//! [`sub`](MetadataCopy::sub) as blocks become live and dead. At a checkpoint:
+//! [`plan`](MetadataCopy::plan) when the checkpoint is gathered, [`CopyPlan::write`] when it is on
+//! the device, then [`done`](MetadataCopy::done).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +82,8 @@ pub struct CopyPlan {
     sequence: u64,
     /// Blocks that were copied before, with their slots.
     old: Vec<CopyEntry>,
-    /// Blocks that are copied now, each with its address and its slot; `None` if there are too few free slots.
+    /// Blocks that are copied now, each with its address and its slot; `None` if there are too few
+    /// free slots.
     new: Option<Vec<(i64, u32)>>,
 }
 
@@ -115,8 +119,8 @@ impl CopyIndex {
 }
 
 impl MetadataCopy {
-    /// Finds the last complete copy, and those of its blocks that are still valid at the checkpoint. All metadata are
-    /// read for this.
+    /// Finds the last complete copy, and those of its blocks that are still valid at the
+    /// checkpoint. All metadata are read for this.
     ///
     /// # Errors
     /// An inode or an indirect block is damaged, or a device failed.
@@ -142,7 +146,8 @@ impl MetadataCopy {
         for entry in found.entries {
             copy.kept.insert(entry.slot);
             let Some(block) = copy.live.get_mut(&entry.addr) else { continue };
-            // The segment may have been written again since that copy, and a repair changes blocks in place.
+            // The segment may have been written again since that copy, and a repair changes blocks
+            // in place.
             let bytes = disk.read(LogDamage::Block(IFILE_INO, 0), entry.addr, 1).await?;
             let is_right = check_hash(&[&bytes]) == entry.check;
             block.slot = is_right.then_some((entry.slot, entry.check));
@@ -200,7 +205,8 @@ impl MetadataCopy {
         }
     }
 
-    /// Notes that the copy with these entries is complete. With `None` there is no complete copy any more.
+    /// Notes that the copy with these entries is complete. With `None` there is no complete copy
+    /// any more.
     pub fn done(&mut self, entries: Option<&[CopyEntry]>, serial: u64) {
         self.serial = entries.map(|_| serial);
         self.kept.clear();
@@ -217,8 +223,9 @@ impl MetadataCopy {
 }
 
 impl CopyPlan {
-    /// Makes the copy. Returns its entries when it is durable. If there are too few slots, the old copy is removed and
-    /// `None` is returned, because the blocks of an old copy could never be given to other files.
+    /// Makes the copy. Returns its entries when it is durable. If there are too few slots, the old
+    /// copy is removed and `None` is returned, because the blocks of an old copy could never be
+    /// given to other files.
     ///
     /// # Errors
     /// A device failed.
@@ -283,8 +290,8 @@ impl CopyPlan {
     }
 }
 
-/// Divides blocks into runs that follow each other both in the log and in the slots. Each run has at most `most` blocks:
-/// its first address, its first slot, and the number of blocks.
+/// Divides blocks into runs that follow each other both in the log and in the slots. Each run has
+/// at most `most` blocks: its first address, its first slot, and the number of blocks.
 fn runs(new: &[(i64, u32)], most: usize) -> Vec<(i64, u32, usize)> {
     let mut out: Vec<(i64, u32, usize)> = Vec::new();
     for (addr, slot) in new {

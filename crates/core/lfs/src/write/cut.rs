@@ -10,8 +10,8 @@ use super::layout::{LogInode, LogLayout};
 use super::store::{decode, is_set, put_slot};
 use super::tree::{Node, span};
 
-/// The blocks and pointers to be removed with a range of a file. All indirect blocks that the removal needs are in
-/// memory.
+/// The blocks and pointers to be removed with a range of a file. All indirect blocks that the
+/// removal needs are in memory.
 #[derive(Default)]
 struct Removed {
     /// The blocks, by number, with the pointers to them.
@@ -47,7 +47,8 @@ impl LogLayout {
         Ok(())
     }
 
-    /// Makes a file longer: its old last block becomes a whole block, and its new last block is mapped.
+    /// Makes a file longer: its old last block becomes a whole block, and its new last block is
+    /// mapped.
     async fn extend_to(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let (old, bsize) = (ip.size(), self.store.bsize() as u64);
         let (last, old_last) = ((size - 1) / bsize, old.saturating_sub(1) / bsize);
@@ -84,8 +85,8 @@ impl LogLayout {
     async fn cut_to(&self, op: &mut Op<'_>, ip: &LogInode, size: u64) -> FsResult<()> {
         let bsize = self.store.bsize() as u64;
         if size > 0 {
-            // A file never ends in a hole. A last block that stays whole is not read, because a long file is truncated in
-            // many steps.
+            // A file never ends in a hole. A last block that stays whole is not read, because a
+            // long file is truncated in many steps.
             let last = (size - 1) / bsize;
             let stays = size.is_multiple_of(bsize) && self.store.is_mapped(ip.ino(), last).await?.0;
             if !stays {

@@ -1,9 +1,12 @@
-//! Cleaning in advance: while the file system is idle, and every few seconds when clean segments run low.
+//! Cleaning in advance: while the file system is idle, and every few seconds when clean segments
+//! run low.
 //!
-//! The end of an operation starts the tasks, unless they run already. When no operation has begun for the time of
-//! [`Cleaning::idle`](super::Cleaning), the idle task cleans in passes; if an operation begins, it waits again. The other task
-//! makes a pass after each [`Cleaning::every`](super::Cleaning), whether or not there are operations. A task ends when there are enough
-//! clean segments or cleaning gains nothing, so that an idle file system sets no timers.
+//! The end of an operation starts the tasks, unless they run already. When no operation has begun
+//! for the time of [`Cleaning::idle`](super::Cleaning), the idle task cleans in passes; if an
+//! operation begins, it waits again. The other task makes a pass after each
+//! [`Cleaning::every`](super::Cleaning), whether or not there are operations. A task ends when
+//! there are enough clean segments or cleaning gains nothing, so that an idle file system sets no
+//! timers.
 //!
 //! Source of the second: DualFS (2007), section 2.1, "Cleaner".
 
@@ -43,8 +46,8 @@ impl Cleaner {
         self.one.lock().await
     }
 
-    /// The number of fragments that cleaning in advance should gain until `percent` of the space without live blocks is in clean
-    /// segments; `None` if it is.
+    /// The number of fragments that cleaning in advance should gain until `percent` of the space
+    /// without live blocks is in clean segments; `None` if it is.
     fn wanted_for(&self, percent: u8) -> Option<i64> {
         let state = self.store.state.borrow();
         let live = state.used().div_ceil(self.store.shape.fsize.into()).cast_signed();
@@ -58,8 +61,9 @@ impl Cleaner {
         (wanted > 0 && is_worth_trying).then(|| wanted.max(self.store.shape.fsbpseg.into()))
     }
 
-    /// Cleans in one pass, if clean segments have less than `percent` of the space without live blocks. Returns the number of segments
-    /// that were cleaned, and whether there may be more to clean.
+    /// Cleans in one pass, if clean segments have less than `percent` of the space without live
+    /// blocks. Returns the number of segments that were cleaned, and whether there may be more to
+    /// clean.
     async fn clean_in_advance(&self, percent: u8) -> Result<(u64, bool), BlockError> {
         let _one = self.one.lock().await;
         if self.is_stopped.get() || self.wanted_for(percent).is_none() {
@@ -110,7 +114,8 @@ async fn idle_task(cleaner: Weak<Cleaner>, idle: Duration) {
     }
 }
 
-/// The task that looks every few seconds whether clean segments run low, and then cleans in one pass.
+/// The task that looks every few seconds whether clean segments run low, and then cleans in one
+/// pass.
 async fn busy_task(cleaner: Weak<Cleaner>, every: Duration) {
     loop {
         let Some(strong) = cleaner.upgrade() else { return };

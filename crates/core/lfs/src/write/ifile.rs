@@ -1,7 +1,8 @@
 //! The IFILE in memory: its bytes, the addresses of its blocks, and the blocks that have changed.
 //!
-//! The IFILE is not in the cache: it changes while a write-out is planned, and only a checkpoint writes it.
-//! Entries of damaged images are kept as they are; an address in an entry is checked when it is used.
+//! The IFILE is not in the cache: it changes while a write-out is planned, and only a checkpoint
+//! writes it. Entries of damaged images are kept as they are; an address in an entry is checked
+//! when it is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +68,8 @@ impl Ifile {
         Ok(ifile)
     }
 
-    /// Refuses an IFILE in which two blocks have one address: a write of one would change the other.
+    /// Refuses an IFILE in which two blocks have one address: a write of one would change the
+    /// other.
     fn refuse_shared_addresses(&self, sb: &Superblock) -> Result<(), LfsError> {
         let mut seen = BTreeSet::from([sb.idaddr]);
         match self.addresses.iter().find(|(_, addr)| !seen.insert(**addr)) {
@@ -115,8 +117,8 @@ impl Ifile {
     /// A changed block that is not in `placed`. Contents come before indirect blocks.
     pub fn next_dirty(&self, placed: &BTreeSet<i64>) -> Option<i64> {
         let left = || self.dirty.iter().filter(|number| !placed.contains(number));
-        // Indirect blocks may be placed in any order, since the bytes of all blocks are taken only when every
-        // block has its place.
+        // Indirect blocks may be placed in any order, since the bytes of all blocks are taken only
+        // when every block has its place.
         left().find(|number| **number >= 0).or_else(|| left().next_back()).copied()
     }
 
@@ -265,7 +267,8 @@ impl Ifile {
         });
     }
 
-    /// Links all free inodes in the order of their numbers. Another system may have left the list in another order.
+    /// Links all free inodes in the order of their numbers. Another system may have left the list
+    /// in another order.
     pub fn relink_free(&mut self, sb: &Superblock) {
         let free: Vec<u64> = self.free.iter().copied().collect();
         for (i, ino) in free.iter().enumerate() {
@@ -276,8 +279,8 @@ impl Ifile {
         }
     }
 
-    /// Adds a block of free inodes at the end, with the indirect blocks that it needs. Returns the number of
-    /// added blocks.
+    /// Adds a block of free inodes at the end, with the indirect blocks that it needs. Returns the
+    /// number of added blocks.
     pub fn grow(&mut self, sb: &Superblock) -> u64 {
         let (bsize, nindir) = (u64::from(sb.bsize), u64::from(sb.nindir));
         let (first, number) = (self.inodes(sb), (self.bytes.len() as u64 / bsize) as i64);

@@ -26,7 +26,8 @@ pub(super) type LogInode = Inode<LogPointers>;
 pub struct LogPointers {
     /// The target of a short symbolic link.
     link: Vec<u8>,
-    /// The number of the inode's blocks, including indirect ones, whether they are on the device or not.
+    /// The number of the inode's blocks, including indirect ones, whether they are on the device or
+    /// not.
     pub(super) mapped: u64,
     /// The group of the data device for the inode's contents, if there is a data device.
     group: u32,
@@ -86,8 +87,8 @@ impl LogLayout {
         has_pointers(&self.store.shape, mode, size)
     }
 
-    /// Changes an inode's buffer. The attributes come from the inode in memory. `change` may edit the pointers, and the
-    /// number of blocks is computed from them.
+    /// Changes an inode's buffer. The attributes come from the inode in memory. `change` may edit
+    /// the pointers, and the number of blocks is computed from them.
     pub(super) fn put(
         &self,
         op: &mut Op<'_>,
@@ -135,8 +136,8 @@ impl LogLayout {
         Ok(())
     }
 
-    /// Cleans every segment of which at most `percent` percent is live, as far as there is space for the live blocks.
-    /// Returns the work that was done.
+    /// Cleans every segment of which at most `percent` percent is live, as far as there is space
+    /// for the live blocks. Returns the work that was done.
     ///
     /// # Errors
     /// The device failed.
@@ -177,7 +178,8 @@ impl LogLayout {
         !self.store.lacks(SpacePurpose::Change, 0, blocks, 0)
     }
 
-    /// Makes sure that there is space for a sync: a checkpoint takes some even if nothing has changed.
+    /// Makes sure that there is space for a sync: a checkpoint takes some even if nothing has
+    /// changed.
     pub(super) async fn make_space(&self) -> FsResult<()> {
         match self.cleaner.is_short(OpKind::Remove) {
             true => self.cleaner.provide(OpKind::Remove).await.map_err(io_error),
@@ -329,8 +331,8 @@ impl Layout for LogLayout {
         let inode = decode(&pin);
         let next = inode.generation.saturating_add(1);
         drop(pin);
-        // The buffer may be part of a write under way, and forgetting it waits for that. As soon as the number is free,
-        // it may be another file's, and so may the buffer.
+        // The buffer may be part of a write under way, and forgetting it waits for that. As soon as
+        // the number is free, it may be another file's, and so may the buffer.
         if !self.store.is_known(ino) {
             self.store.forget_inode(ino).await;
         }
@@ -406,8 +408,8 @@ impl Layout for LogLayout {
             blocks,
             blocks_free,
             blocks_available: blocks_free,
-            // The IFILE grows as needed, so free space counts as free inodes: each takes its part of a block of
-            // inodes.
+            // The IFILE grows as needed, so free space counts as free inodes: each takes its part
+            // of a block of inodes.
             inodes: state.ifile.inodes(sb) + free * fsize / LfsInode::SIZE as u64,
             inodes_free: inodes_free + free * fsize / LfsInode::SIZE as u64,
             name_max: 255,

@@ -1,13 +1,13 @@
-//! Metadata that is read together with its neighbours in the log, and rewritten so that blocks used together become
-//! neighbours ([`Locality`](crate::data::Locality)).
+//! Metadata that is read together with its neighbours in the log, and rewritten so that blocks used
+//! together become neighbours ([`Locality`](crate::data::Locality)).
 //!
-//! A block of the log that is read ahead has a buffer of its own, because the file to which it belongs is not known
-//! yet. The buffer's key is the address and the number of times that the segment was begun. When a block of a file is
-//! read, it is copied from such a buffer.
+//! A block of the log that is read ahead has a buffer of its own, because the file to which it
+//! belongs is not known yet. The buffer's key is the address and the number of times that the
+//! segment was begun. When a block of a file is read, it is copied from such a buffer.
 //!
-//! A block at an address never changes until its segment is begun again, but it is valid only once it has been
-//! written. So read-ahead ends at the end of the log, and reads nothing from segments into which a write-out is
-//! under way.
+//! A block at an address never changes until its segment is begun again, but it is valid only once
+//! it has been written. So read-ahead ends at the end of the log, and reads nothing from segments
+//! into which a write-out is under way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,16 +29,18 @@ use super::tree::{Node, ancestors};
 const LOG_BLOCKS: u64 = u64::MAX - 1;
 /// The first bit, in such a block's number, of the count of how often its segment was begun.
 const EPOCH_SHIFT: u32 = 40;
-/// Of every four neighbours that are read, this number lies before the wanted block. Those were written in the same
-/// write-out, and are usually read after the wanted block.
+/// Of every four neighbours that are read, this number lies before the wanted block. Those were
+/// written in the same write-out, and are usually read after the wanted block.
 const BEFORE_OF_FOUR: i64 = 3;
-/// The most blocks that are written when one block is rewritten: the blocks above it are written too.
+/// The most blocks that are written when one block is rewritten: the blocks above it are written
+/// too.
 const RELOCATED_WITH: u64 = 4;
-/// One segment in this number must be clean, beyond the segments that are kept for other purposes, for metadata to be
-/// rewritten because it was read.
+/// One segment in this number must be clean, beyond the segments that are kept for other purposes,
+/// for metadata to be rewritten because it was read.
 const SPARE_SHARE: u32 = 8;
 
-/// The number of blocks and inodes that were rewritten because they were read, in the present second and in all.
+/// The number of blocks and inodes that were rewritten because they were read, in the present
+/// second and in all.
 #[derive(Default)]
 pub struct Relocated {
     second: Cell<u64>,
@@ -49,7 +51,8 @@ pub struct Relocated {
 }
 
 impl Relocated {
-    /// Counts one more block or inode, unless `most` were rewritten in the present second. Returns whether it was counted.
+    /// Counts one more block or inode, unless `most` were rewritten in the present second. Returns
+    /// whether it was counted.
     fn take(&self, now: Time, (this, all): (&Cell<u32>, &Cell<u64>), most: u32) -> bool {
         let second = now.since(Time::ZERO).as_secs();
         if self.second.replace(second) != second {
@@ -68,7 +71,8 @@ impl Relocated {
 /// The most blocks that are remembered as taken.
 const TAKEN_MAX: usize = 1 << 12;
 
-/// Blocks of the log that were read ahead and are now in their files' buffers, by the keys that they had.
+/// Blocks of the log that were read ahead and are now in their files' buffers, by the keys that
+/// they had.
 #[derive(Default)]
 pub struct Taken(RefCell<BTreeMap<BufKey, BufKey>>);
 
@@ -143,9 +147,10 @@ impl Store {
         self.cache.peek(key).is_some() || is_taken()
     }
 
-    /// The addresses of the blocks that are read together with the block at `addr`: they are next to each other, are on
-    /// the device, and are not in memory. If fewer are missing on one side, more are read on the other side, since a
-    /// reader that goes one way has the blocks behind it in memory.
+    /// The addresses of the blocks that are read together with the block at `addr`: they are next
+    /// to each other, are on the device, and are not in memory. If fewer are missing on one side,
+    /// more are read on the other side, since a reader that goes one way has the blocks behind it
+    /// in memory.
     fn neighbours(&self, addr: i64) -> Range<i64> {
         let most = self.device.geometry().max_request / self.shape.bsize as usize;
         let others = ((self.locality.prefetch as usize).min(most) as i64 - 1).max(0);
@@ -160,8 +165,8 @@ impl Store {
         addr - before.min(others - behind)..addr + 1 + behind
     }
 
-    /// Fills a file's block of metadata, which is on the device at `addr`, from a buffer of the log. Returns `None` if
-    /// the block has moved meanwhile.
+    /// Fills a file's block of metadata, which is on the device at `addr`, from a buffer of the
+    /// log. Returns `None` if the block has moved meanwhile.
     ///
     /// # Errors
     /// The device failed.
@@ -197,9 +202,9 @@ impl Store {
         Ok(Some(buf))
     }
 
-    /// Whether a block of metadata may be rewritten only to lie elsewhere. There must be far more space than all other
-    /// purposes need. The block must not be in the current segment, nor dirty, nor being written. No write-out may be
-    /// about to be gathered.
+    /// Whether a block of metadata may be rewritten only to lie elsewhere. There must be far more
+    /// space than all other purposes need. The block must not be in the current segment, nor dirty,
+    /// nor being written. No write-out may be about to be gathered.
     fn may_relocate(&self, buf: &BufRef, pointer: i64) -> bool {
         if self.locality.relocate == 0 || pointer <= 0 || buf.is_dirty() || buf.is_writing() {
             return false;
@@ -223,8 +228,9 @@ impl Store {
         }
     }
 
-    /// Marks the inode of a file that was read as dirty, if it may be rewritten. The paper's system writes the inode for
-    /// its time of access, which the IFILE has here. The most inodes in a second are those that fill the most blocks.
+    /// Marks the inode of a file that was read as dirty, if it may be rewritten. The paper's system
+    /// writes the inode for its time of access, which the IFILE has here. The most inodes in a
+    /// second are those that fill the most blocks.
     fn relocate_inode(&self, ino: u64) {
         let Some(pin) = self.peek_inode(ino) else { return };
         let (done, most) =
@@ -249,8 +255,9 @@ impl Store {
 }
 
 impl LogLayout {
-    /// Notes that a block of a file was read. The metadata that was read for it is rewritten, together with other
-    /// metadata that is read or changed at this time. `buf` is the block, if it is metadata itself.
+    /// Notes that a block of a file was read. The metadata that was read for it is rewritten,
+    /// together with other metadata that is read or changed at this time. `buf` is the block, if it
+    /// is metadata itself.
     pub(super) fn note_read(&self, ip: &LogInode, number: u64, buf: Option<&BufRef>) {
         let store = &self.store;
         if store.locality.relocate == 0 {

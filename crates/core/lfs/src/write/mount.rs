@@ -25,8 +25,8 @@ use crate::disk::LogDisk;
 use crate::error::LogDamage;
 use crate::{LfsError, superblock};
 
-/// The number of serial numbers that are skipped after a crash. Partial segments that did not count may lie behind
-/// the end of the log. They must not count later as its continuation.
+/// The number of serial numbers that are skipped after a crash. Partial segments that did not count
+/// may lie behind the end of the log. They must not count later as its continuation.
 const SERIAL_GAP: u64 = 1 << 20;
 
 /// Options of a mount.
@@ -56,7 +56,8 @@ impl Default for MountOptions {
     }
 }
 
-/// Mounts the LFS64 on a device for reading and writing: from the newest checkpoint, with the log behind it.
+/// Mounts the LFS64 on a device for reading and writing: from the newest checkpoint, with the log
+/// behind it.
 ///
 /// # Errors
 /// There is no LFS, or one that can only be read; its contents are damaged; the device failed.
@@ -151,8 +152,8 @@ async fn mount_on(
     Ok(fs)
 }
 
-/// Frees the files that had no name when the checkpoint was made. A file with links that is marked as such is damage, and stays:
-/// a check removes the mark.
+/// Frees the files that had no name when the checkpoint was made. A file with links that is marked
+/// as such is damage, and stays: a check removes the mark.
 async fn free_orphans(fs: &LogFs, orphans: Vec<u64>) -> Result<(), LfsError> {
     for ino in orphans {
         let (record, _) = fs.layout().load_inode(ino).await.map_err(failed)?;
@@ -172,7 +173,8 @@ async fn mark_in_use(store: &Store) -> Result<(), LfsError> {
     Ok(())
 }
 
-/// The mechanisms that keep metadata together, for these options. A read-only mount rewrites nothing.
+/// The mechanisms that keep metadata together, for these options. A read-only mount rewrites
+/// nothing.
 fn locality_of(data: Option<&DataSide>, options: &MountOptions) -> Locality {
     let mut locality = data.map_or(Locality::NONE, |data| data.locality);
     if options.ufs.read_only {
@@ -195,8 +197,8 @@ fn refuse_unwritable(device: &Device, sb: &Superblock) -> Result<(), LfsError> {
     Err(LfsError::NotWritable(why))
 }
 
-/// Writes a block that the log has without its inode into its file again, if the file still has that version and is
-/// long enough. The file's modification time stays as it is.
+/// Writes a block that the log has without its inode into its file again, if the file still has
+/// that version and is long enough. The file's modification time stays as it is.
 async fn reattach(fs: &LogFs, disk: &LogDisk, block: &TrailingBlock) -> FsResult<()> {
     let ino = Ino(block.ino);
     let attr = match fs.getattr(ino).await {

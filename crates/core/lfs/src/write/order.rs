@@ -1,5 +1,5 @@
-//! The log's ordering: an operation reaches the device as a whole, because no write-out is gathered while an
-//! operation is under way.
+//! The log's ordering: an operation reaches the device as a whole, because no write-out is gathered
+//! while an operation is under way.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -18,8 +18,8 @@ pub trait SpaceProvider {
     /// Makes as much space as possible. The caller has no operation under way.
     fn provide(&self, kind: OpKind) -> LocalFuture<'_, Result<(), BlockError>>;
 
-    /// Whether an operation of this kind must not begin, because it could use space that is kept for other
-    /// purposes.
+    /// Whether an operation of this kind must not begin, because it could use space that is kept
+    /// for other purposes.
     fn refuses(&self, kind: OpKind) -> bool;
 
     /// Notes that an operation has ended.
@@ -92,8 +92,8 @@ impl LogOrder {
         !self.0.quiescing.get()
     }
 
-    /// Lets no operation begin, and waits until none is under way. Operations may begin again when the returned guard is
-    /// dropped.
+    /// Lets no operation begin, and waits until none is under way. Operations may begin again when
+    /// the returned guard is dropped.
     pub async fn quiesce(&self) -> Quiesced {
         while self.0.quiescing.get() {
             self.0.changed.notified().await;
@@ -116,7 +116,8 @@ impl LogOrder {
             {
                 space_provider.provide(kind).await?;
             }
-            // Other operations may have begun while this one waited, so the conditions are checked again.
+            // Other operations may have begun while this one waited, so the conditions are checked
+            // again.
             if !self.0.quiescing.get() {
                 if space_provider.is_some_and(|space_provider| space_provider.refuses(kind)) {
                     return Err(super::writer::full());
@@ -132,8 +133,8 @@ impl LogOrder {
     }
 }
 
-/// A guard for the time in which no operation is under way, and none may begin. The time ends when the guard is
-/// dropped.
+/// A guard for the time in which no operation is under way, and none may begin. The time ends when
+/// the guard is dropped.
 pub struct Quiesced(Rc<OperationGate>);
 
 impl Drop for Quiesced {

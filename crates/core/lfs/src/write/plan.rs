@@ -1,9 +1,10 @@
 //! The plan of a write-out: the address of each block, and its partial segment.
 //!
-//! First every block gets its address; then the bytes of all blocks are copied. The order matters because giving
-//! addresses changes the IFILE, which may be part of the write-out. Typical sequence: [`SegmentPlan::new`];
-//! [`block`](SegmentPlan::block), [`inodes`](SegmentPlan::inodes) and [`ifile`](SegmentPlan::ifile);
-//! [`finish`](SegmentPlan::finish), then [`Pseg::bytes`] of each partial segment.
+//! First every block gets its address; then the bytes of all blocks are copied. The order matters
+//! because giving addresses changes the IFILE, which may be part of the write-out. Typical
+//! sequence: [`SegmentPlan::new`]; [`block`](SegmentPlan::block), [`inodes`](SegmentPlan::inodes)
+//! and [`ifile`](SegmentPlan::ifile); [`finish`](SegmentPlan::finish), then [`Pseg::bytes`] of each
+//! partial segment.
 
 use std::collections::BTreeSet;
 
@@ -54,8 +55,8 @@ pub struct Pseg {
     items: Vec<(i64, Item)>,
     /// The number of bytes that the summary takes.
     summary: usize,
-    /// Whether the next block needs a new FINFO. Only the last block of a FINFO may be short, and a block of inodes
-    /// ends one.
+    /// Whether the next block needs a new FINFO. Only the last block of a FINFO may be short, and a
+    /// block of inodes ends one.
     broken: bool,
 }
 
@@ -76,7 +77,8 @@ impl<'s> SegmentPlan<'s> {
         SegmentPlan { state, psegs: Vec::new(), now, by_cleaner: false, was_new: None }
     }
 
-    /// Sets the time at which the blocks that are added next were written first, in nanoseconds since 1970. `None`: now.
+    /// Sets the time at which the blocks that are added next were written first, in nanoseconds
+    /// since 1970. `None`: now.
     pub fn set_was_new(&mut self, time: Option<u64>) {
         self.was_new = time;
     }
@@ -88,13 +90,14 @@ impl<'s> SegmentPlan<'s> {
         (frags / sb.block_frags()).max(0) as usize
     }
 
-    /// Sets whether the cleaner moves the blocks that are added next. Moved blocks have partial segments of their own.
+    /// Sets whether the cleaner moves the blocks that are added next. Moved blocks have partial
+    /// segments of their own.
     pub fn set_by_cleaner(&mut self, by_cleaner: bool) {
         self.by_cleaner = by_cleaner;
     }
 
-    /// The last partial segment, if it has space for `frags` more fragments and `summary` more bytes in its summary;
-    /// otherwise a new one. The bytes of the summary are reserved.
+    /// The last partial segment, if it has space for `frags` more fragments and `summary` more
+    /// bytes in its summary; otherwise a new one. The bytes of the summary are reserved.
     fn pseg_with_space(
         &mut self,
         frags: i64,
@@ -219,8 +222,9 @@ impl<'s> SegmentPlan<'s> {
         Ok(addr)
     }
 
-    /// Gives the IFILE's inode its place: in the last block of inodes of the partial segment, if that has space. A
-    /// summary has only the number of inodes, so every block of inodes except the last must be full.
+    /// Gives the IFILE's inode its place: in the last block of inodes of the partial segment, if
+    /// that has space. A summary has only the number of inodes, so every block of inodes except the
+    /// last must be full.
     fn ifile_inode(&mut self) -> Result<i64, Full> {
         let per_block = self.state.sb.inopb as usize;
         let pseg = self.psegs.last_mut();
@@ -242,8 +246,8 @@ impl<'s> SegmentPlan<'s> {
         Ok(addr)
     }
 
-    /// Gives every changed block of the IFILE, and its inode, an address. This changes the IFILE, so it is repeated until
-    /// no further block has changed. Each block gets one address.
+    /// Gives every changed block of the IFILE, and its inode, an address. This changes the IFILE,
+    /// so it is repeated until no further block has changed. Each block gets one address.
     pub fn ifile(&mut self) -> Result<(), Full> {
         let (mut placed, bsize) = (BTreeSet::new(), self.state.sb.bsize);
         // The cleaner's information changes at the end, so its block is counted as changed now.

@@ -1,8 +1,9 @@
-//! Rolling forward for a mount that writes: applies the log behind the checkpoint to the state in memory.
+//! Rolling forward for a mount that writes: applies the log behind the checkpoint to the state in
+//! memory.
 //!
-//! Inodes in the log replace those of the checkpoint. The number of live bytes changes by the difference between the
-//! trees of blocks of the old and the new inode. Blocks never change in place, so equal pointers lead to equal trees,
-//! and only unequal pointers are followed.
+//! Inodes in the log replace those of the checkpoint. The number of live bytes changes by the
+//! difference between the trees of blocks of the old and the new inode. Blocks never change in
+//! place, so equal pointers lead to equal trees, and only unequal pointers are followed.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ use crate::error::LogDamage;
 use crate::log::{self, LogScan};
 use crate::map;
 
-/// A block that is in the log behind the last copy of its inode. Its inode does not point to it yet.
+/// A block that is in the log behind the last copy of its inode. Its inode does not point to it
+/// yet.
 #[derive(Clone, Debug)]
 pub struct TrailingBlock {
     pub ino: u64,
@@ -43,7 +45,8 @@ pub struct RecoveredLog {
     pub sealed: bool,
 }
 
-/// Reads the checkpoint and the log behind it. `is_only` says that no mount could start from another checkpoint.
+/// Reads the checkpoint and the log behind it. `is_only` says that no mount could start from
+/// another checkpoint.
 ///
 /// # Errors
 /// The IFILE or an inode in the log cannot be right, or the device failed.
@@ -135,7 +138,8 @@ fn inodes_of(disk: &LogDisk, log: &LogScan) -> (Moved, Vec<TrailingBlock>) {
                 }
             }
             PsegBlock::File { ino, lbn, .. } if ino == IFILE_INO || lbn < 0 => {}
-            // Contents on a data device are never in the log, and metadata is always written with its inode.
+            // Contents on a data device are never in the log, and metadata is always written with
+            // its inode.
             PsegBlock::File { .. } if disk.data.is_some() => {}
             PsegBlock::File { addr, bytes, ino, version, lbn } => {
                 let number = lbn.cast_unsigned();
@@ -147,13 +151,14 @@ fn inodes_of(disk: &LogDisk, log: &LogScan) -> (Moved, Vec<TrailingBlock>) {
     (moved, trailing.into_values().flat_map(BTreeMap::into_values).collect())
 }
 
-/// The most bytes of blocks of inodes that are read before they are needed: half of what the cache of metadata holds.
+/// The most bytes of blocks of inodes that are read before they are needed: half of what the cache
+/// of metadata holds.
 const OLD_INODES_MAX: usize = CACHE_BYTES / 2;
 /// The requests for them that are under way at a time.
 const OLD_INODES_AT_A_TIME: usize = 32;
 
-/// Reads the blocks in which inodes were at the checkpoint, in order of their addresses. An error is reported when the inode is
-/// needed.
+/// Reads the blocks in which inodes were at the checkpoint, in order of their addresses. An error
+/// is reported when the inode is needed.
 async fn read_old_inodes(disk: &LogDisk, state: &LogState, moved: &Moved) {
     let sb = &disk.sb;
     let old = moved.keys().filter(|ino| **ino < state.ifile.inodes(sb));
@@ -233,8 +238,8 @@ async fn take_inode(
     Ok(())
 }
 
-/// Blocks of the data device that files lost and gained. One file may have gained a block that another one lost, so all
-/// losses are applied before all gains.
+/// Blocks of the data device that files lost and gained. One file may have gained a block that
+/// another one lost, so all losses are applied before all gains.
 #[derive(Default)]
 struct Contents {
     freed: Vec<i64>,
@@ -250,7 +255,8 @@ struct Diff<'a> {
     state: &'a mut LogState,
     contents: &'a mut Contents,
     ino: u64,
-    /// The number of blocks that may still be visited. More blocks than the devices have would be a loop.
+    /// The number of blocks that may still be visited. More blocks than the devices have would be a
+    /// loop.
     left: u64,
 }
 

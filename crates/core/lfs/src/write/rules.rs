@@ -6,7 +6,8 @@ bitflags::bitflags! {
     /// The rules of the log. Each can be switched off, to show that it is needed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LfsRules: u8 {
-        /// A checksum, the seal, covers the whole of a partial segment, so that a torn one is recognised.
+        /// A checksum, the seal, covers the whole of a partial segment, so that a torn one is
+        /// recognised.
         const SEAL = 1;
         /// The partial segments of one write-out count only if all of them are there (`SS_CONT`).
         const CHAIN = 1 << 1;
@@ -14,7 +15,8 @@ bitflags::bitflags! {
         const REUSE = 1 << 2;
         /// The log is flushed before the superblock with the checkpoint is written.
         const FLUSH = 1 << 3;
-        /// In a log without seals the blocks of a write-out are durable before its summaries are written.
+        /// In a log without seals the blocks of a write-out are durable before its summaries are
+        /// written.
         const BLOCKS_FIRST = 1 << 4;
     }
 }
@@ -24,14 +26,16 @@ bitflags::bitflags! {
 pub enum CleanerPolicy {
     /// The segments with the fewest live bytes are chosen.
     Greedy,
-    /// The segments with the best ratio of benefit to cost are chosen: free space times age, over the cost of moving
-    /// the live blocks.
+    /// The segments with the best ratio of benefit to cost are chosen: free space times age, over
+    /// the cost of moving the live blocks.
     ///
-    /// Source: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", section 3.6.
+    /// Source: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File
+    /// System", section 3.6.
     #[default]
     CostBenefit,
-    /// Segments are chosen as under [`CostBenefit`](Self::CostBenefit). Moved blocks are sorted by age and keep their
-    /// age: old blocks go to segments of their own, and the youngest share a segment with new blocks.
+    /// Segments are chosen as under [`CostBenefit`](Self::CostBenefit). Moved blocks are sorted by
+    /// age and keep their age: old blocks go to segments of their own, and the youngest share a
+    /// segment with new blocks.
     ///
     /// Source: the same paper, sections 3.5 and 3.6.
     HotCold,
@@ -57,18 +61,22 @@ impl CleanerPolicy {
     }
 }
 
-/// The options of the cleaner: how it chooses segments, and when it works although no operation lacks space.
+/// The options of the cleaner: how it chooses segments, and when it works although no operation
+/// lacks space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleaning {
     /// The policy for choosing segments.
     pub policy: CleanerPolicy,
-    /// The time without any operation after which the cleaner works. `None`: it never works while idle.
+    /// The time without any operation after which the cleaner works. `None`: it never works while
+    /// idle.
     pub idle: Option<Duration>,
-    /// The percentage of the space without live blocks that must be in clean segments before idle cleaning stops.
+    /// The percentage of the space without live blocks that must be in clean segments before idle
+    /// cleaning stops.
     pub clean_low: u8,
     /// The times at which the cleaner works although the file system is used.
     pub every: CleanEvery,
-    /// The percentage of the space without live blocks below which the cleaner works at these times.
+    /// The percentage of the space without live blocks below which the cleaner works at these
+    /// times.
     pub busy_low: u8,
 }
 
@@ -115,8 +123,8 @@ impl Cleaning {
     /// The keys of [`set`](Self::set).
     pub const KEYS: [&'static str; 5] = ["cleaner", "idle", "clean-low", "clean-every", "busy-low"];
 
-    /// Sets an option, in the form `cleaner=greedy`, `idle=0.5`, `idle=off`, `clean-low=30`, `clean-every=5`,
-    /// `clean-every=off` or `busy-low=10`.
+    /// Sets an option, in the form `cleaner=greedy`, `idle=0.5`, `idle=off`, `clean-low=30`,
+    /// `clean-every=5`, `clean-every=off` or `busy-low=10`.
     ///
     /// # Errors
     /// There is no such option, or it does not take this value.

@@ -1,7 +1,7 @@
 //! The state of the log: segments, their live bytes, the place of the next write, the free space.
 //!
-//! Live bytes are counted for the state in memory. They are exact when everything is written, which is the case at
-//! each checkpoint.
+//! Live bytes are counted for the state in memory. They are exact when everything is written, which
+//! is the case at each checkpoint.
 
 use std::collections::BTreeSet;
 
@@ -24,14 +24,17 @@ pub struct LogState {
     usable: Vec<bool>,
     /// Whether a segment had no live bytes at the last checkpoint.
     was_empty: Vec<bool>,
-    /// The same for a checkpoint that is being written. Operations go on meanwhile, and free blocks that it has as live.
+    /// The same for a checkpoint that is being written. Operations go on meanwhile, and free blocks
+    /// that it has as live.
     empty_in_next: Vec<bool>,
     /// The number of times that a segment was begun since the mount.
     epochs: Vec<u32>,
-    /// The time at which a segment was last written, in nanoseconds since 1970. The device has it in seconds.
+    /// The time at which a segment was last written, in nanoseconds since 1970. The device has it
+    /// in seconds.
     written: Vec<u64>,
-    /// The time at which the youngest block of a segment was written first, in nanoseconds since 1970. Blocks that the
-    /// cleaner moves may keep their age. The device does not have these times.
+    /// The time at which the youngest block of a segment was written first, in nanoseconds since
+    /// 1970. Blocks that the cleaner moves may keep their age. The device does not have these
+    /// times.
     youngest: Vec<u64>,
     /// The live bytes of all segments.
     live: u64,
@@ -43,8 +46,8 @@ pub struct LogState {
     pub begun: u32,
     /// Free inodes that may still be files on the device. The next write-out records their removal.
     pub tombstones: BTreeSet<u64>,
-    /// Files whose sizes have changed since the last write-out. Their blocks on a data device may have to be there before
-    /// the inode with the new size.
+    /// Files whose sizes have changed since the last write-out. Their blocks on a data device may
+    /// have to be there before the inode with the new size.
     pub resized: BTreeSet<u64>,
     /// Segments into which a write-out is under way.
     pub in_flight: BTreeSet<u64>,
@@ -160,13 +163,14 @@ impl LogState {
         self.epochs[segment as usize]
     }
 
-    /// The number of times that the segment of an address was begun since the mount. Old contents of the address have a
-    /// lower number than new ones.
+    /// The number of times that the segment of an address was begun since the mount. Old contents
+    /// of the address have a lower number than new ones.
     pub fn epoch_of(&self, addr: i64) -> u32 {
         self.sb.segment_of(addr).map_or(0, |segment| self.epoch(segment))
     }
 
-    /// The most fragments of a segment that partial segments may waste, with the unused end of the segment.
+    /// The most fragments of a segment that partial segments may waste, with the unused end of the
+    /// segment.
     fn waste(&self) -> i64 {
         self.sb.block_frags() + 2 * i64::from(self.sb.sumsize / self.sb.fsize)
     }
@@ -192,10 +196,11 @@ impl LogState {
         self.clean_frags = sum;
     }
 
-    /// Makes usable the segments that were empty at the checkpoint of the mount and have not been begun since. This is sound
-    /// only if no mount can start from another checkpoint, because the other superblock is damaged. A segment that was empty at
-    /// the older checkpoint and clean at the newer one may hold the log behind the newer one, so the older one alone can have
-    /// no other space left.
+    /// Makes usable the segments that were empty at the checkpoint of the mount and have not been
+    /// begun since. This is sound only if no mount can start from another checkpoint, because the
+    /// other superblock is damaged. A segment that was empty at the older checkpoint and clean at
+    /// the newer one may hold the log behind the newer one, so the older one alone can have no
+    /// other space left.
     pub fn use_empty(&mut self) {
         let current = self.current();
         for segment in 0..u64::from(self.sb.nseg) {
@@ -208,8 +213,8 @@ impl LogState {
         }
     }
 
-    /// The number of fragments that can certainly be written. One segment is not counted, because the log must always
-    /// have a next segment.
+    /// The number of fragments that can certainly be written. One segment is not counted, because
+    /// the log must always have a next segment.
     pub fn space(&self) -> i64 {
         let rest = self.sb.segment_start(self.current() + 1) - self.sb.offset - self.waste();
         self.clean_frags + rest.max(0) - i64::from(self.sb.fsbpseg)
@@ -227,7 +232,8 @@ impl LogState {
         all.into_iter().find(|segment| self.usable[*segment as usize])
     }
 
-    /// Continues the log in the next segment. Returns false, and changes nothing, if no segment could follow that one.
+    /// Continues the log in the next segment. Returns false, and changes nothing, if no segment
+    /// could follow that one.
     #[must_use]
     pub fn advance(&mut self) -> bool {
         let (old, new) = (self.current(), self.next());
@@ -279,7 +285,8 @@ impl LogState {
         end - self.sb.offset > least
     }
 
-    /// Marks as clean the segments that are empty now and, with `twice`, were also empty at the last checkpoint.
+    /// Marks as clean the segments that are empty now and, with `twice`, were also empty at the
+    /// last checkpoint.
     pub fn retire(&mut self, twice: bool) {
         let current = self.current();
         for segment in 0..u64::from(self.sb.nseg) {
@@ -322,7 +329,8 @@ impl LogState {
         self.find_usable();
     }
 
-    /// Computes the totals of a checkpoint as fsck_lfs does, and stores them in the superblock and in the IFILE.
+    /// Computes the totals of a checkpoint as fsck_lfs does, and stores them in the superblock and
+    /// in the IFILE.
     pub fn total(&mut self) {
         let sb = &self.sb;
         let frags = |bytes: u64| (bytes / u64::from(sb.fsize)) as i64;
@@ -363,7 +371,8 @@ impl LogState {
         });
     }
 
-    /// The number of fragments by which an inode's last direct block is shorter than a whole block; 0 if it is whole.
+    /// The number of fragments by which an inode's last direct block is shorter than a whole block;
+    /// 0 if it is whole.
     pub fn slack(&self, inode: &LfsInode) -> u64 {
         let (bsize, fsize) = (u64::from(self.sb.bsize), u64::from(self.sb.fsize));
         let Some(last) = inode.size.checked_sub(1).map(|byte| byte / bsize) else { return 0 };
@@ -386,7 +395,8 @@ impl LogState {
         self.sb.segment_of(addr).is_some_and(|segment| self.in_flight.contains(&segment))
     }
 
-    /// The segments that the cleaner may choose: dirty, with live bytes, not the current one, and wholly on the device.
+    /// The segments that the cleaner may choose: dirty, with live bytes, not the current one, and
+    /// wholly on the device.
     pub fn victims(&self) -> impl Iterator<Item = (u64, SegUse)> + '_ {
         let current = self.current();
         let is_at_rest =

@@ -1,9 +1,10 @@
-//! Inodes and blocks by their addresses. The IFILE has the address of each inode, and a pointer that of each block.
+//! Inodes and blocks by their addresses. The IFILE has the address of each inode, and a pointer
+//! that of each block.
 //!
-//! An inode's buffer has the 256 bytes of the inode, and no address of its own; the writer copies the buffer into a
-//! block of inodes. The buffer has the only copy of the inode's pointers. The inode's `spare` field is zero on the
-//! device. In the buffer the field has the file's size as it is on the device, which gives the length of the file's
-//! last block there.
+//! An inode's buffer has the 256 bytes of the inode, and no address of its own; the writer copies
+//! the buffer into a block of inodes. The buffer has the only copy of the inode's pointers. The
+//! inode's `spare` field is zero on the device. In the buffer the field has the file's size as it
+//! is on the device, which gives the length of the file's last block there.
 
 use std::cell::RefCell;
 
@@ -133,8 +134,8 @@ impl Store {
         InFlight(self)
     }
 
-    /// Waits until no write-out into the segment with this address is under way. A block that the cleaner moves is in no buffer,
-    /// and has its new address before it is there.
+    /// Waits until no write-out into the segment with this address is under way. A block that the
+    /// cleaner moves is in no buffer, and has its new address before it is there.
     pub async fn until_written(&self, addr: i64) {
         while self.state.borrow().is_in_flight(addr) {
             self.written.notified().await;
@@ -157,7 +158,8 @@ impl Store {
         self.shape.bsize as usize
     }
 
-    /// The address of an inode; [`NO_ADDRESS`] if it is free, [`UNWRITTEN`] if it was never written.
+    /// The address of an inode; [`NO_ADDRESS`] if it is free, [`UNWRITTEN`] if it was never
+    /// written.
     pub fn place_of(&self, ino: u64) -> i64 {
         let state = self.state.borrow();
         match ino > IFILE_INO && ino < state.ifile.inodes(&self.shape) {
@@ -184,7 +186,8 @@ impl Store {
             if addr <= 0 {
                 return Ok(self.fresh_inode(ino).await);
             }
-            // No lock is held here: the read may have to evict, which writes blocks, and that needs inodes.
+            // No lock is held here: the read may have to evict, which writes blocks, and that needs
+            // inodes.
             let raw = self.read_inode(ino, addr).await;
             if let Some(buf) = self.peek_inode(ino) {
                 return Ok(buf);
@@ -208,7 +211,8 @@ impl Store {
         }
     }
 
-    /// Reads the bytes of an inode from the block at `addr`. Its size on the device is stored in them.
+    /// Reads the bytes of an inode from the block at `addr`. Its size on the device is stored in
+    /// them.
     async fn read_inode(&self, ino: u64, addr: i64) -> FsResult<Vec<u8>> {
         let frags = self.shape.ibsize / self.shape.fsize;
         if !self.shape.is_log(addr, frags) {
@@ -270,7 +274,8 @@ impl Store {
         }
     }
 
-    /// Whether nothing in memory says that a block of a file, which is not in memory, is elsewhere than at `addr`.
+    /// Whether nothing in memory says that a block of a file, which is not in memory, is elsewhere
+    /// than at `addr`.
     pub fn may_be_at(&self, (ino, number): (u64, i64), addr: i64) -> bool {
         self.peek_pointer(ino, number).is_none_or(|now| now == addr || now <= 0)
     }
@@ -280,7 +285,8 @@ impl Store {
         LE.get_i64(&buf.read(), index * 8)
     }
 
-    /// The pointer to a block of a file, indirect blocks included, and the last indirect block on the path to it.
+    /// The pointer to a block of a file, indirect blocks included, and the last indirect block on
+    /// the path to it.
     ///
     /// # Errors
     /// `TooBig` for a block that no file has; `Corrupt`; the device failed.
@@ -312,7 +318,8 @@ impl Store {
         Some(pointer)
     }
 
-    /// The length of a file's block on the device, from the file's size there, which is in the inode's buffer.
+    /// The length of a file's block on the device, from the file's size there, which is in the
+    /// inode's buffer.
     pub fn written_bytes(&self, inode: &LfsInode, number: i64) -> usize {
         match (0..NDADDR as i64).contains(&number) {
             true => (self.shape.block_bytes(number.cast_unsigned(), inode.spare) as usize)

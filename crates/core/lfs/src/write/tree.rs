@@ -16,7 +16,8 @@ pub fn span(level: usize, nindir: u64) -> u64 {
 }
 
 impl Node {
-    /// The node of a logical block number, with its path from the inode. `None` if no file can have such a block.
+    /// The node of a logical block number, with its path from the inode. `None` if no file can have
+    /// such a block.
     pub fn of(number: i64, nindir: u64) -> Option<(Node, IndirectPath)> {
         let path = lbn::path(number, nindir)?;
         if path.slot < NDADDR {
@@ -26,7 +27,8 @@ impl Node {
         Some((Node::above(&path, path.depth, nindir), path)).filter(|(n, _)| n.level <= tree + 1)
     }
 
-    /// The block that a path reaches after `steps` steps: 0 for the block to which the inode points.
+    /// The block that a path reaches after `steps` steps: 0 for the block to which the inode
+    /// points.
     pub fn above(path: &IndirectPath, steps: usize, nindir: u64) -> Node {
         let tree = path.slot - NDADDR;
         let start = lbn::trees(nindir)[tree];
@@ -56,8 +58,9 @@ pub fn ancestors(path: &IndirectPath, nindir: u64) -> impl Iterator<Item = Node>
 mod tests {
     use super::*;
 
-    /// In a small tree, every block is the child of the last block on its path, at the index that the path gives.
-    /// Would catch a node that is taken for its neighbour, or for a node of another level.
+    /// In a small tree, every block is the child of the last block on its path, at the index that
+    /// the path gives. Would catch a node that is taken for its neighbour, or for a node of another
+    /// level.
     #[test]
     fn a_block_is_the_child_of_its_parent() {
         let nindir = 8;

@@ -1,10 +1,12 @@
-//! The blocks of a write-out: everything dirty, and the live blocks of the segments that are being cleaned.
+//! The blocks of a write-out: everything dirty, and the live blocks of the segments that are being
+//! cleaned.
 //!
-//! The inode and the indirect blocks above a file's blocks are written too, since they change when the blocks get
-//! their addresses. All of these buffers are pinned here, so that giving addresses never waits.
+//! The inode and the indirect blocks above a file's blocks are written too, since they change when
+//! the blocks get their addresses. All of these buffers are pinned here, so that giving addresses
+//! never waits.
 //!
-//! The live blocks of a segment that is being cleaned stay in the segment's bytes, outside of the cache:
-//! cleaning takes no memory of the cache.
+//! The live blocks of a segment that is being cleaned stay in the segment's bytes, outside of the
+//! cache: cleaning takes no memory of the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -50,8 +52,8 @@ impl Content {
     }
 }
 
-/// The part of everything dirty that a write-out must have. Contents that are overwritten in their places on a data device are
-/// left out otherwise.
+/// The part of everything dirty that a write-out must have. Contents that are overwritten in their
+/// places on a data device are left out otherwise.
 #[derive(Clone, Copy)]
 pub enum Needed<'w> {
     /// Everything.
@@ -88,8 +90,8 @@ pub struct Work {
     pub pinned: BTreeMap<BufKey, BufRef>,
     /// Blocks of the IFILE.
     pub ifile: Vec<i64>,
-    /// The order of the files' last changes: for each file, the position of its last dirty buffer among all dirty
-    /// buffers, where 0 is the oldest.
+    /// The order of the files' last changes: for each file, the position of its last dirty buffer
+    /// among all dirty buffers, where 0 is the oldest.
     changed: BTreeMap<u64, usize>,
 }
 
@@ -105,8 +107,8 @@ impl Work {
         self.files.is_empty() && self.inodes.is_empty() && self.ifile.is_empty()
     }
 
-    /// The files in the order in which they and their inodes are written: by number or, if `inverse`, by
-    /// last change, the latest first. Files with only moved blocks come last.
+    /// The files in the order in which they and their inodes are written: by number or, if
+    /// `inverse`, by last change, the latest first. Files with only moved blocks come last.
     pub fn order(&self, inverse: bool) -> Vec<u64> {
         let mut all: Vec<u64> = self.inodes.keys().copied().collect();
         if inverse {
@@ -178,7 +180,8 @@ impl Work {
 pub struct Victim {
     /// The segment's number.
     pub segment: u64,
-    /// The segment's epoch when it was chosen. If it has another one, the bytes are not the segment's any more.
+    /// The segment's epoch when it was chosen. If it has another one, the bytes are not the
+    /// segment's any more.
     pub epoch: u32,
     /// The segment's bytes.
     bytes: Rc<IoBuf>,
@@ -187,8 +190,8 @@ pub struct Victim {
 }
 
 impl Store {
-    /// Finds and pins everything dirty, with the inodes and indirect blocks above, as far as it is needed. No operation is under
-    /// way.
+    /// Finds and pins everything dirty, with the inodes and indirect blocks above, as far as it is
+    /// needed. No operation is under way.
     pub async fn pin_dirty(&self, needed: Needed<'_>) -> Result<Work, BlockError> {
         let mut work = Work::default();
         for (n, buf) in self.cache.all_dirty().into_iter().enumerate() {
@@ -204,8 +207,8 @@ impl Store {
         Ok(work)
     }
 
-    /// Whether a dirty block need not be written with metadata: it is overwritten in its place on the data device, so no
-    /// pointer changes, and its file has the size that the log has.
+    /// Whether a dirty block need not be written with metadata: it is overwritten in its place on
+    /// the data device, so no pointer changes, and its file has the size that the log has.
     fn may_stay_dirty(&self, ino: u64, number: i64) -> bool {
         ino != INODES
             && self.is_on_data_of(ino, number)
@@ -226,8 +229,8 @@ impl Store {
         Ok(())
     }
 
-    /// Pins a block's inode and the indirect blocks above the block. Returns the block's level, and the
-    /// pointer to it.
+    /// Pins a block's inode and the indirect blocks above the block. Returns the block's level, and
+    /// the pointer to it.
     async fn pin_ancestors(
         &self,
         work: &mut Work,
@@ -251,7 +254,8 @@ impl Store {
         Ok((node.level, pointer))
     }
 
-    /// Adds the last block of each file in `work` whose length on the device changes with the file's size.
+    /// Adds the last block of each file in `work` whose length on the device changes with the
+    /// file's size.
     async fn pin_changed_ends(&self, work: &mut Work) -> FsResult<()> {
         let mut ends = Vec::new();
         for ino in work.inodes.keys() {
@@ -271,8 +275,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads a segment to be cleaned. The checksums of its partial segments are not verified: a check's
-    /// repairs change blocks in place, and only pointers decide whether a block is live.
+    /// Reads a segment to be cleaned. The checksums of its partial segments are not verified: a
+    /// check's repairs change blocks in place, and only pointers decide whether a block is live.
     ///
     /// # Errors
     /// The device failed.
@@ -299,8 +303,8 @@ impl Store {
         (addr - self.shape.segment_data(segment)) as usize * self.shape.fsize as usize
     }
 
-    /// Finds the live blocks of a segment, and pins the inodes and indirect blocks that must be written with
-    /// them. No operation is under way.
+    /// Finds the live blocks of a segment, and pins the inodes and indirect blocks that must be
+    /// written with them. No operation is under way.
     ///
     /// # Errors
     /// `Corrupt`; the device failed.

@@ -1,9 +1,9 @@
 //! The writer: appends everything dirty to the log and, at times, writes a checkpoint.
 //!
-//! A write-out waits until no operation is under way, and reads every block whose pointers will change. Then it gives
-//! every dirty block its new address, without an await in between: blocks of files, the indirect blocks above them,
-//! inodes. A checkpoint adds the IFILE, flushes, and writes a superblock. Without a checkpoint, recovery finds the
-//! write-out by rolling forward.
+//! A write-out waits until no operation is under way, and reads every block whose pointers will
+//! change. Then it gives every dirty block its new address, without an await in between: blocks of
+//! files, the indirect blocks above them, inodes. A checkpoint adds the IFILE, flushes, and writes
+//! a superblock. Without a checkpoint, recovery finds the write-out by rolling forward.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,8 @@ use super::store::{decode, is_set, put_slot, put_written_size};
 use super::tree::{Node, ancestors};
 use super::work::{Content, FileWork, Needed, Victim, Work};
 
-/// The most segments that are begun between two checkpoints, so that a mount after a crash is short.
+/// The most segments that are begun between two checkpoints, so that a mount after a crash is
+/// short.
 const SEGMENTS_MAX: u32 = 8;
 /// The time after which a full log is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -56,8 +57,8 @@ pub struct SegmentWriter {
 pub struct LogForm {
     /// The rules that are on.
     pub rules: LfsRules,
-    /// Whether partial segments have seals. Without a seal a torn partial segment cannot be recognised, so its summary is
-    /// written last.
+    /// Whether partial segments have seals. Without a seal a torn partial segment cannot be
+    /// recognised, so its summary is written last.
     pub sealed: bool,
     /// Whether contents must be durable before the pointers to them are written.
     pub contents_first: bool,
@@ -93,7 +94,8 @@ struct Batch {
     /// The requests for contents on the data device.
     contents: Vec<Gathered>,
     requests: Vec<Gathered>,
-    /// The requests for summaries, which are written after their blocks. Only a log without seals has them.
+    /// The requests for summaries, which are written after their blocks. Only a log without seals
+    /// has them.
     summaries: Vec<Gathered>,
     /// The superblock, if the write-out is a checkpoint.
     superblock: Option<Superblock>,
@@ -150,8 +152,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Makes a file durable, in the log, with everything else that is dirty but contents of other files that are overwritten
-    /// in their places on a data device.
+    /// Makes a file durable, in the log, with everything else that is dirty but contents of other
+    /// files that are overwritten in their places on a data device.
     ///
     /// # Errors
     /// The device failed.
@@ -166,7 +168,8 @@ impl SegmentWriter {
         self.store.cache.failure().map_or(Ok(()), Err)
     }
 
-    /// Makes everything durable, with a checkpoint. Does nothing if the last checkpoint has everything.
+    /// Makes everything durable, with a checkpoint. Does nothing if the last checkpoint has
+    /// everything.
     ///
     /// # Errors
     /// The device failed.
@@ -217,9 +220,9 @@ impl SegmentWriter {
         self.write_batch(batch, kind).await
     }
 
-    /// Moves the live blocks of these segments, as far as there is space, together with everything dirty, and makes a
-    /// checkpoint. `by_age`: moved blocks are sorted by age. Returns the result for each segment. If no block is moved,
-    /// nothing is written.
+    /// Moves the live blocks of these segments, as far as there is space, together with everything
+    /// dirty, and makes a checkpoint. `by_age`: moved blocks are sorted by age. Returns the result
+    /// for each segment. If no block is moved, nothing is written.
     ///
     /// # Errors
     /// The device failed.
@@ -236,7 +239,8 @@ impl SegmentWriter {
             let mut outcomes = Vec::new();
             for victim in victims {
                 if store.state.borrow().epoch(victim.segment) != victim.epoch {
-                    // The bytes that were read may be older contents of blocks that are there again.
+                    // The bytes that were read may be older contents of blocks that are there
+                    // again.
                     outcomes.push((victim.segment, WriteOutcome::BegunAgain));
                     continue;
                 }
@@ -261,7 +265,8 @@ impl SegmentWriter {
         Ok(outcomes)
     }
 
-    /// Whether there is space for a checkpoint with the blocks of both, and enough left for the next checkpoint.
+    /// Whether there is space for a checkpoint with the blocks of both, and enough left for the
+    /// next checkpoint.
     fn has_space_for(&self, work: &Work, more: &Work) -> bool {
         let extent = work.extent_with(more, &self.store);
         let state = self.store.state.borrow();
@@ -309,8 +314,8 @@ impl SegmentWriter {
         }
     }
 
-    /// Copies the metadata of the checkpoint that was just made to the data device. Then the blocks that files lost before
-    /// the checkpoint can be used.
+    /// Copies the metadata of the checkpoint that was just made to the data device. Then the blocks
+    /// that files lost before the checkpoint can be used.
     async fn write_copy(&self, plan: &CopyPlan) -> Result<(), BlockError> {
         let entries = plan.write(&self.store.device).await?;
         let mut state = self.store.state.borrow_mut();
@@ -338,7 +343,8 @@ impl SegmentWriter {
         each.flatten().collect()
     }
 
-    /// Gives every block its address, and copies the bytes. There is no await here, so nothing changes meanwhile.
+    /// Gives every block its address, and copies the bytes. There is no await here, so nothing
+    /// changes meanwhile.
     fn gather(&self, mut work: Work, kind: Kind, by_age: bool) -> Result<Batch, BlockError> {
         let store = &self.store;
         let is_checkpoint = kind != Kind::Log;
@@ -398,9 +404,9 @@ impl SegmentWriter {
         let order = work.order(inverse);
         let Work { mut files, inodes, pinned, .. } = work;
         let pin_of = |ino: u64| inodes.get(&ino).expect("pinned with the blocks");
-        // New blocks and moved blocks are kept apart: new ones are likely to become dead soon, moved ones are not. The
-        // indirect blocks of a file are placed after its data. In inverse order they come right behind the data, so
-        // moved blocks are placed first.
+        // New blocks and moved blocks are kept apart: new ones are likely to become dead soon,
+        // moved ones are not. The indirect blocks of a file are placed after its data. In inverse
+        // order they come right behind the data, so moved blocks are placed first.
         for by_cleaner in [inverse, !inverse] {
             plan.set_by_cleaner(by_cleaner);
             if by_cleaner && by_age {
@@ -467,9 +473,9 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives moved data blocks their addresses, sorted by age. The youngest fill the current segment, which has new blocks.
-    /// The others go to the next segments, the oldest first. So the youngest of these come last, and lie beside the
-    /// blocks that are written next.
+    /// Gives moved data blocks their addresses, sorted by age. The youngest fill the current
+    /// segment, which has new blocks. The others go to the next segments, the oldest first. So the
+    /// youngest of these come last, and lie beside the blocks that are written next.
     fn place_by_age(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -517,7 +523,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Gives a block its place. The block with the pointer to it changes, and gets its own place later.
+    /// Gives a block its place. The block with the pointer to it changes, and gets its own place
+    /// later.
     fn place_block(
         &self,
         plan: &mut SegmentPlan<'_>,
@@ -547,8 +554,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Sets the pointer to a block to its new place. If an indirect block has the pointer, that block is written too.
-    /// Returns the old place.
+    /// Sets the pointer to a block to its new place. If an indirect block has the pointer, that
+    /// block is written too. Returns the old place.
     pub(super) fn point_at(
         &self,
         (ino, pin): (u64, &BufRef),
@@ -601,8 +608,9 @@ impl SegmentWriter {
         buf.write(|bytes| put_written_size(bytes, d.size));
     }
 
-    /// The requests of a write-out. Partial segments that lie one behind the other share a request. In a log without seals
-    /// the summaries have requests of their own, which are the second part of the result.
+    /// The requests of a write-out. Partial segments that lie one behind the other share a request.
+    /// In a log without seals the summaries have requests of their own, which are the second part
+    /// of the result.
     fn take_bytes(
         &self,
         state: &LogState,

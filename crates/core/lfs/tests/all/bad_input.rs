@@ -1,8 +1,9 @@
 //! Damaged structures, one by one: a mount names each, and neither panics nor loops.
 //!
-//! Fault model: an image that Ordo wrote, crashed with a log behind its checkpoint. One field is changed and the checksums
-//! are computed again, so that only the field itself is wrong. Readers and checks of each image end too. Catches a value
-//! that is used before it is checked, and one that is not checked at all.
+//! Fault model: an image that Ordo wrote, crashed with a log behind its checkpoint. One field is
+//! changed and the checksums are computed again, so that only the field itself is wrong. Readers
+//! and checks of each image end too. Catches a value that is used before it is checked, and one
+//! that is not checked at all.
 
 use std::rc::Rc;
 
@@ -100,7 +101,8 @@ impl Surgeon {
         self.disk.store(self.sb.byte_of(self.sb.idaddr), &block);
     }
 
-    /// Changes the summary of the first partial segment behind the checkpoint, and makes `sumsum` right.
+    /// Changes the summary of the first partial segment behind the checkpoint, and makes `sumsum`
+    /// right.
     fn summary(&self, change: impl FnOnce(&mut [u8])) {
         let at = self.sb.byte_of(self.sb.offset);
         let mut bytes = vec![0; self.sb.sumsize as usize];
@@ -112,7 +114,8 @@ impl Surgeon {
         self.disk.store(at, &bytes);
     }
 
-    /// The error of a mount for writing. Also runs a reader, a check, and a mount after a repair: all of them must end.
+    /// The error of a mount for writing. Also runs a reader, a check, and a mount after a repair:
+    /// all of them must end.
     fn mounted(&self) -> Option<LfsError> {
         let before = self.disk.to_vec();
         let executor = Executor::simulated(2);
@@ -298,7 +301,8 @@ fn a_mount_names_the_damaged_field() {
     }
 }
 
-/// The damage of a summary: its name, the change that plants it, and the end of the log that names it.
+/// The damage of a summary: its name, the change that plants it, and the end of the log that names
+/// it.
 type Cut = (&'static str, fn(&mut [u8]), fn(&LogEnd) -> bool);
 
 const FIRST_FINFO: usize = 56;

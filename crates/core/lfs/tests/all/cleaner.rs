@@ -1,7 +1,9 @@
-//! The cleaner: the segments that it chooses, the places of its blocks, and the times at which it works.
+//! The cleaner: the segments that it chooses, the places of its blocks, and the times at which it
+//! works.
 //!
-//! Fault model: an idle cleaner that works while the file system is used, never works, or never stops; a cleaner that moves
-//! blocks that will soon be dead together with blocks that will live. Each test reads back everything that it wrote.
+//! Fault model: an idle cleaner that works while the file system is used, never works, or never
+//! stops; a cleaner that moves blocks that will soon be dead together with blocks that will live.
+//! Each test reads back everything that it wrote.
 
 use std::rc::Rc;
 
@@ -105,8 +107,8 @@ fn idle_after(seconds: u64, clean_low: u8) -> Cleaning {
     Cleaning { idle: Some(Duration::from_secs(seconds)), clean_low, ..Cleaning::default() }
 }
 
-/// After a pause, as many half-dead segments are clean as the option asks for. Then no task runs any more: however much
-/// time goes by, there is no other pass.
+/// After a pause, as many half-dead segments are clean as the option asks for. Then no task runs
+/// any more: however much time goes by, there is no other pass.
 #[test]
 fn the_cleaner_works_while_the_file_system_is_idle() {
     run(async |rt| {
@@ -125,8 +127,8 @@ fn the_cleaner_works_while_the_file_system_is_idle() {
     });
 }
 
-/// Nothing is cleaned if there are enough clean segments, if idle cleaning is switched off, or while changes and reads
-/// come more often than the pause is long.
+/// Nothing is cleaned if there are enough clean segments, if idle cleaning is switched off, or
+/// while changes and reads come more often than the pause is long.
 #[test]
 fn the_idle_cleaner_rests_while_the_file_system_is_used() {
     let off = Cleaning { idle: None, ..idle_after(5, 90) };
@@ -154,7 +156,8 @@ fn every(seconds: u64, busy_low: u8) -> Cleaning {
     Cleaning { idle: None, every, busy_low, ..Cleaning::default() }
 }
 
-/// Changes a file each second, for a minute. Returns the segments that were cleaned after each change.
+/// Changes a file each second, for a minute. Returns the segments that were cleaned after each
+/// change.
 async fn used_for_a_minute(log: &Log, kept: &[(u64, Ino)]) -> Vec<u64> {
     let mut cleaned = Vec::new();
     for (number, ino) in kept.iter().take(60) {
@@ -165,9 +168,10 @@ async fn used_for_a_minute(log: &Log, kept: &[(u64, Ino)]) -> Vec<u64> {
     cleaned
 }
 
-/// While the file system is used without a pause, the cleaner makes a pass every five seconds until the option's share of the
-/// free space is in clean segments, and no operation waits for it. Then no task runs any more. Would catch a cleaner that
-/// waits until space is short, one that never stops, and one that works at every operation.
+/// While the file system is used without a pause, the cleaner makes a pass every five seconds until
+/// the option's share of the free space is in clean segments, and no operation waits for it. Then
+/// no task runs any more. Would catch a cleaner that waits until space is short, one that never
+/// stops, and one that works at every operation.
 #[test]
 fn the_cleaner_works_every_few_seconds_when_clean_segments_run_low() {
     run(async |rt| {
@@ -198,7 +202,8 @@ fn the_cleaner_works_every_few_seconds_when_clean_segments_run_low() {
     }
 }
 
-/// A pass that is under way at an unmount ends before the unmount returns, and no other pass begins.
+/// A pass that is under way at an unmount ends before the unmount returns, and no other pass
+/// begins.
 #[test]
 fn an_unmount_ends_idle_cleaning() {
     run(async |rt| {
@@ -213,7 +218,8 @@ fn an_unmount_ends_idle_cleaning() {
     });
 }
 
-/// The number of bytes that are moved for each byte that is overwritten. One file in ten gets nine of ten writes.
+/// The number of bytes that are moved for each byte that is overwritten. One file in ten gets nine
+/// of ten writes.
 fn moved_for_each(policy: CleanerPolicy) -> f64 {
     let executor = Executor::simulated(3);
     let rt = executor.runtime();
@@ -247,8 +253,8 @@ fn moved_for_each(policy: CleanerPolicy) -> f64 {
     ran.expect("no deadlock")
 }
 
-/// If some blocks are hot and most are cold, fewer bytes are moved when the cleaner separates them. Would catch ages that
-/// are lost when blocks are moved, and moved blocks that are not sorted.
+/// If some blocks are hot and most are cold, fewer bytes are moved when the cleaner separates them.
+/// Would catch ages that are lost when blocks are moved, and moved blocks that are not sorted.
 #[test]
 fn separating_hot_from_cold_blocks_moves_fewer_bytes() {
     let [greedy, benefit, apart] = CleanerPolicy::ALL.map(moved_for_each);

@@ -1,9 +1,11 @@
-//! A crashed log comes back as it was after some step: the last one that was made durable, or a later one.
+//! A crashed log comes back as it was after some step: the last one that was made durable, or a
+//! later one.
 //!
-//! Fault models: the power fails at any time, and any part of the disk's cache is lost, with torn sectors; the newest
-//! superblock cannot be read after so much work that segments were written again; the newest superblock cannot be read
-//! while the cleaner works in a full log, so that segments are written again as soon as possible. Each rule of the log is
-//! switched off in turn, on several sizes of segments, blocks and fragments. Then a wrong state must be found: a rule that
+//! Fault models: the power fails at any time, and any part of the disk's cache is lost, with torn
+//! sectors; the newest superblock cannot be read after so much work that segments were written
+//! again; the newest superblock cannot be read while the cleaner works in a full log, so that
+//! segments are written again as soon as possible. Each rule of the log is switched off in turn, on
+//! several sizes of segments, blocks and fragments. Then a wrong state must be found: a rule that
 //! is switched off without any effect is not needed.
 
 use std::rc::Rc;
@@ -94,7 +96,8 @@ enum Fate {
     Torn,
     /// Any part of the disk's cache is lost, and the log has no seals.
     TornUnsealed,
-    /// After much work, the superblock of the newest checkpoint cannot be read, so the one before it is used.
+    /// After much work, the superblock of the newest checkpoint cannot be read, so the one before
+    /// it is used.
     Spoilt,
 }
 
@@ -122,7 +125,8 @@ fn made(sizes: Sizes, fate: Fate) -> MkfsOptions {
     }
 }
 
-/// Works on a log, crashes it, and mounts it again. The error says why the state that is found is wrong.
+/// Works on a log, crashes it, and mounts it again. The error says why the state that is found is
+/// wrong.
 fn crash(seed: u64, sizes: Sizes, rules: LfsRules, fate: Fate) -> Result<(), String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();
@@ -216,8 +220,8 @@ fn a_crashed_log_comes_back_as_after_some_step() {
     comes_back(Fate::Torn, 150);
 }
 
-/// A log that was made without seals gets none later. A crash loses nothing durable, since each write-out is: blocks, flush,
-/// summaries, flush.
+/// A log that was made without seals gets none later. A crash loses nothing durable, since each
+/// write-out is: blocks, flush, summaries, flush.
 #[test]
 fn a_crashed_log_without_seals_comes_back_as_after_some_step() {
     comes_back(Fate::TornUnsealed, 150);
@@ -242,7 +246,8 @@ fn a_torn_partial_segment_counts_without_a_seal() {
     is_missed(LfsRules::SEAL, Fate::Torn, 400);
 }
 
-/// NetBSD's checksum covers only four bytes of each block. If a summary is durable before its blocks, torn blocks count.
+/// NetBSD's checksum covers only four bytes of each block. If a summary is durable before its
+/// blocks, torn blocks count.
 #[test]
 fn a_torn_block_counts_where_a_summary_without_a_seal_comes_first() {
     is_missed(LfsRules::BLOCKS_FIRST, Fate::TornUnsealed, 1000);
@@ -258,9 +263,10 @@ fn a_superblock_leads_nowhere_without_a_flush() {
     is_missed(LfsRules::FLUSH, Fate::Torn, 400);
 }
 
-/// Works on a full log whose files have some segments each: one or two files are removed, a checkpoint is made, and others
-/// are written. Whenever this is durable without a second checkpoint, the files are read from the checkpoint before the
-/// newest one. Returns the first error.
+/// Works on a full log whose files have some segments each: one or two files are removed, a
+/// checkpoint is made, and others are written. Whenever this is durable without a second
+/// checkpoint, the files are read from the checkpoint before the newest one. Returns the first
+/// error.
 fn reuse(seed: u64, shape: Shape, rules: LfsRules) -> Option<String> {
     let executor = Executor::simulated(seed);
     let rt = executor.runtime();

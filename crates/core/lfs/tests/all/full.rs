@@ -1,9 +1,10 @@
 //! A log that is nearly full is never stuck.
 //!
-//! Fault model: random overwrites, creates, appends, truncations and deletes on a log that stays so full, over several sizes of
-//! segments, blocks and fragments. New blocks may be refused; then all files are unchanged. `sync`, `fsync`,
-//! deletes and the unmount always succeed. All contents are right at the end and after a remount, and the checker finds
-//! nothing. `ORDO_STEPS` and `ORDO_SEED` make longer runs by hand.
+//! Fault model: random overwrites, creates, appends, truncations and deletes on a log that stays so
+//! full, over several sizes of segments, blocks and fragments. New blocks may be refused; then all
+//! files are unchanged. `sync`, `fsync`, deletes and the unmount always succeed. All contents are
+//! right at the end and after a remount, and the checker finds nothing. `ORDO_STEPS` and
+//! `ORDO_SEED` make longer runs by hand.
 
 use crate::churn::{Run, SHAPES, Shape};
 use ordo_lfs::write::{LfsRules, LogFs};
@@ -87,9 +88,10 @@ fn name(what: &str, number: u64) -> Vec<u8> {
     format!("{what}{number}").into_bytes()
 }
 
-/// While there is plenty of space, the IFILE grows by a part of the inodes in use, so that a file seldom waits for a
-/// checkpoint: fewer than one for each 200 files. Would catch an IFILE that grows by a constant number of inodes, for which
-/// a superblock and blocks of the IFILE are written again and again.
+/// While there is plenty of space, the IFILE grows by a part of the inodes in use, so that a file
+/// seldom waits for a checkpoint: fewer than one for each 200 files. Would catch an IFILE that
+/// grows by a constant number of inodes, for which a superblock and blocks of the IFILE are written
+/// again and again.
 #[test]
 fn many_empty_files_need_few_checkpoints() {
     for shape in [SHAPES[0], SHAPES[5]] {

@@ -1,5 +1,5 @@
-//! LFS: mkfs, the cleaner, full disks, crashes, and the images that NetBSD wrote. One program, so that the
-//! file systems are compiled into it once.
+//! LFS: mkfs, the cleaner, full disks, crashes, and the images that NetBSD wrote. One program, so
+//! that the file systems are compiled into it once.
 
 mod bad_input;
 mod churn;

@@ -1,5 +1,5 @@
-//! An empty file system, compared with that of newfs_lfs: equal fields, clean for the checker, readable, in
-//! every shape.
+//! An empty file system, compared with that of newfs_lfs: equal fields, clean for the checker,
+//! readable, in every shape.
 
 use std::rc::Rc;
 
@@ -25,10 +25,10 @@ fn load(disk: &RamDisk, at: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The fields of the superblock and the tables equal those of newfs_lfs for a device of the same size. Each
-/// difference has a reason: newfs_lfs writes the IFILE twice, so one more summary, a block of inodes and two
-/// blocks are dead in its log. Its cleaner info still has the counts from before the second time, which are
-/// exactly Ordo's.
+/// The fields of the superblock and the tables equal those of newfs_lfs for a device of the same
+/// size. Each difference has a reason: newfs_lfs writes the IFILE twice, so one more summary, a
+/// block of inodes and two blocks are dead in its log. Its cleaner info still has the counts from
+/// before the second time, which are exactly Ordo's.
 #[test]
 fn the_fields_are_those_of_newfs_lfs() {
     let Some(image) = ordo_testkit::real_input("images/netbsd-lfs/fresh64-8k.img") else { return };
@@ -63,8 +63,9 @@ fn the_fields_are_those_of_newfs_lfs() {
     assert_eq!(ifile[2 * 8192 + 96..], image[byte(0x23) + 96..byte(0x23) + 8192]);
 }
 
-/// Every shape is clean for the checker and can be read: small and large blocks, an IFILE with indirect blocks
-/// that takes several partial segments and more than one segment, with and without seals.
+/// Every shape is clean for the checker and can be read: small and large blocks, an IFILE with
+/// indirect blocks that takes several partial segments and more than one segment, with and without
+/// seals.
 #[test]
 fn every_made_image_is_clean() {
     let shapes = [
@@ -124,7 +125,8 @@ fn sizes_that_mkfs_cannot_make_are_refused() {
     let few = sizes(|o| o.segment_size = 8 << 20);
     assert!(matches!(few, MkfsError::TooFewSegments { segments: 31, least: 80 }), "{few}");
     assert!(make(0, &MkfsOptions::default()).0.is_err());
-    // Segments without room for the label and the superblock: the size that the error names is enough.
+    // Segments without room for the label and the superblock: the size that the error names is
+    // enough.
     for bytes in [512, 4096] {
         let of = |segment_size| {
             let (block_size, frag_size) = (bytes, bytes);

@@ -1,8 +1,8 @@
 //! Images that NetBSD's own kernel wrote, compared byte for byte with their manifests.
 //!
-//! NetBSD's own code made the manifests, from the same images, mounted: names, attributes, and a SHA-256 of
-//! every file's contents. Would catch any misunderstanding of the format that Ordo's reader and writer share,
-//! and a roll-forward that loses or invents something.
+//! NetBSD's own code made the manifests, from the same images, mounted: names, attributes, and a
+//! SHA-256 of every file's contents. Would catch any misunderstanding of the format that Ordo's
+//! reader and writer share, and a roll-forward that loses or invents something.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -141,8 +141,9 @@ fn assert_tree(image: &[u8], manifest_name: &str) {
     assert_eq!(found, wanted);
 }
 
-/// Every unmounted image has the contents of its manifest: fragments, indirect blocks of two levels, holes,
-/// links, symbolic links inside and outside of the inode, device nodes, in both widths.
+/// Every unmounted image has the contents of its manifest: fragments, indirect blocks of two
+/// levels, holes, links, symbolic links inside and outside of the inode, device nodes, in both
+/// widths.
 #[test]
 fn unmounted_images_are_as_their_manifests_say() {
     for name in ["fresh64-8k", "tree64-8k", "tree32-8k", "full64-8k"] {
@@ -152,9 +153,9 @@ fn unmounted_images_are_as_their_manifests_say() {
     }
 }
 
-/// An image was copied while it was in use. Rolled forward, it is the tree at the time of the copy. With the
-/// log cut off behind the checkpoint it is the tree at the checkpoint, which shows the effect of the
-/// roll-forward.
+/// An image was copied while it was in use. Rolled forward, it is the tree at the time of the copy.
+/// With the log cut off behind the checkpoint it is the tree at the checkpoint, which shows the
+/// effect of the roll-forward.
 #[test]
 fn a_copy_in_use_is_rolled_forward() {
     let Some(mut image) = image("cut64-8k") else { return };
@@ -173,8 +174,8 @@ fn a_copy_in_use_is_rolled_forward() {
     assert_tree(&image, "cut64-8k.ckpt");
 }
 
-/// A log that ends early: a damaged partial segment ends the log, with all that follow, but none before it is
-/// lost.
+/// A log that ends early: a damaged partial segment ends the log, with all that follow, but none
+/// before it is lost.
 #[test]
 fn a_torn_partial_segment_ends_the_log() {
     let Some(image) = image("cut64-8k") else { return };
@@ -194,8 +195,9 @@ fn a_torn_partial_segment_ends_the_log() {
     assert_eq!(fs.rolled_forward().end, LogEnd::Nothing);
 }
 
-/// The check rolls forward on disk, by its own code, to the same tree as the mount: at every partial segment
-/// behind which a crash can cut off the log, also between a file's blocks and its inode.
+/// The check rolls forward on disk, by its own code, to the same tree as the mount: at every
+/// partial segment behind which a crash can cut off the log, also between a file's blocks and its
+/// inode.
 #[test]
 fn the_mount_and_the_check_roll_forward_alike() {
     let Some(image) = image("cut64-8k") else { return };
@@ -226,8 +228,8 @@ fn the_mount_and_the_check_roll_forward_alike() {
     assert!(trees.len() > 6, "cuts make a difference: {}", trees.len());
 }
 
-/// Of two superblocks the one with the higher serial number counts, unless it is torn. If the first one is
-/// gone, the second is found.
+/// Of two superblocks the one with the higher serial number counts, unless it is torn. If the first
+/// one is gone, the second is found.
 #[test]
 fn the_newest_whole_superblock_counts() {
     let Some(image) = image("cut64-8k") else { return };

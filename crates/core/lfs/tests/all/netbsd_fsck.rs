@@ -1,7 +1,9 @@
-//! Logs that Ordo wrote, judged by NetBSD's own fsck_lfs and dumplfs. `make test-netbsd` runs these tests.
+//! Logs that Ordo wrote, judged by NetBSD's own fsck_lfs and dumplfs. `make test-netbsd` runs these
+//! tests.
 //!
-//! Fault model: a log that is consistent only for Ordo's checker: a field that NetBSD sets in another way, a size of segment,
-//! block or fragment at which rounding differs, a count that deletes, truncations or the cleaner get wrong.
+//! Fault model: a log that is consistent only for Ordo's checker: a field that NetBSD sets in
+//! another way, a size of segment, block or fragment at which rounding differs, a count that
+//! deletes, truncations or the cleaner get wrong.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -62,7 +64,8 @@ const MADE: [(u64, u32, u32, u32); 9] = [
     (90, 1 << 20, 65_536, 8192),
 ];
 
-/// Small files, a file with two levels of indirect blocks, directories, links short and long, renames, truncations, deletes.
+/// Small files, a file with two levels of indirect blocks, directories, links short and long,
+/// renames, truncations, deletes.
 async fn work(fs: &LogFs, block: usize) {
     let (root, file) = (fs.root(), NewNode::file(0o644));
     let made = fs.create(root, b"dir", &NewNode::directory(0o755)).await.expect("space");

@@ -1,8 +1,8 @@
 //! Images that NetBSD's own kernel wrote, mounted to be written, written, and checked again.
 //!
-//! Fault model: a mount that rolls forward to something else than a reader sees; a count of NetBSD's that is carried on
-//! wrongly; a cleaner that does not understand NetBSD's partial segments. Without the images nothing is tested, and that is
-//! said.
+//! Fault model: a mount that rolls forward to something else than a reader sees; a count of
+//! NetBSD's that is carried on wrongly; a cleaner that does not understand NetBSD's partial
+//! segments. Without the images nothing is tested, and that is said.
 
 use std::rc::Rc;
 

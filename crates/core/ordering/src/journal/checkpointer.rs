@@ -1,5 +1,5 @@
-//! The checkpointer: once a second it writes the log, moves the log's start, and makes space where it
-//! is short.
+//! The checkpointer: once a second it writes the log, moves the log's start, and makes space where
+//! it is short.
 
 use std::rc::Rc;
 
@@ -21,8 +21,8 @@ pub(super) fn start(state: &Rc<State>, cache: &Cache) {
     runtime.spawn_daemon("journal checkpointer", async move {
         let mut last = state.runtime.now();
         while !state.closed.get() {
-            // An operation that waits for log space sets `short`; its notification is lost while this task is
-            // not waiting for one.
+            // An operation that waits for log space sets `short`; its notification is lost while
+            // this task is not waiting for one.
             if state.is_settled() && !state.short.get() {
                 state.idle.set(true);
                 state.work.notified().await;
@@ -37,8 +37,8 @@ pub(super) fn start(state: &Rc<State>, cache: &Cache) {
             state.space.notify_all();
             let stuck = before == (state.log.start(), state.log.durable());
             if done.is_err() || stuck {
-                // The log's start may be kept back by a single operation under way, so its end is worth waking
-                // for.
+                // The log's start may be kept back by a single operation under way, so its end is
+                // worth waking for.
                 select(state.settled.notified(), state.runtime.sleep(state.options.tick)).await;
             }
         }
@@ -51,10 +51,11 @@ async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), Bloc
     if state.options.mode.has_commits() {
         commit::timed(state, cache).await?;
     }
-    // The log is written whether operations are complete or not, so the checkpointer waits for none.
+    // The log is written whether operations are complete or not, so the checkpointer waits for
+    // none.
     state.force(state.log.end()).await?;
-    // A log skips sectors for speed only while a quarter of it is free, so space is made before it falls to
-    // that.
+    // A log skips sectors for speed only while a quarter of it is free, so space is made before it
+    // falls to that.
     let short = state.short.take() || state.log.free_space() < state.log.capacity() * 3 / 8;
     if state.has_many_moves() {
         let moved = state.moves.borrow().blocks(u64::MAX);
@@ -69,7 +70,8 @@ async fn round(state: &State, cache: &Cache, last: &mut Time) -> Result<(), Bloc
         *last = now;
         state.checkpoint(short).await?;
     }
-    // The record of placed blocks need not be durable soon: if it is lost, a recovery only has more to do.
+    // The record of placed blocks need not be durable soon: if it is lost, a recovery only has more
+    // to do.
     state.append_placed();
     commit::append_written(state, false).await
 }
@@ -90,9 +92,9 @@ async fn force_out(state: &State, cache: &Cache) -> Result<(), BlockError> {
     Ok(())
 }
 
-/// Hastens the frees of places that file contents have left, because space is short. Returns whether any was done.
-/// Operations that are under way, the caller's among them, may keep blocks from being written; for those it does not
-/// wait.
+/// Hastens the frees of places that file contents have left, because space is short. Returns
+/// whether any was done. Operations that are under way, the caller's among them, may keep blocks
+/// from being written; for those it does not wait.
 pub(super) async fn reclaim(state: &State, cache: &Cache) -> Result<bool, BlockError> {
     let before = state.taken.get();
     let mut moved = state.moves.borrow().blocks(u64::MAX);
@@ -105,7 +107,8 @@ pub(super) async fn reclaim(state: &State, cache: &Cache) -> Result<bool, BlockE
     Ok(state.taken.get() != before)
 }
 
-/// Closes the log, once everything is in its place and the image is marked clean. No record is needed any more.
+/// Closes the log, once everything is in its place and the image is marked clean. No record is
+/// needed any more.
 pub(super) async fn close(state: &State) -> Result<(), BlockError> {
     state.closed.set(true);
     state.work.notify_one();
@@ -119,7 +122,8 @@ impl State {
         self.dirty_pages.borrow().is_empty() && self.log.durable() == self.log.end()
     }
 
-    /// Frees everything in the log before `start`, and stores the log's owner with the new start, durably.
+    /// Frees everything in the log before `start`, and stores the log's owner with the new start,
+    /// durably.
     pub(super) async fn give_up_before(&self, start: Lsn) -> Result<(), LogError> {
         self.log.truncate(start);
         self.log.checkpoint(Some(self.owner.get().encode())).await
@@ -143,9 +147,9 @@ impl State {
         Ok(())
     }
 
-    /// Logs again what old records say and must survive: inodes without a name, and places that file contents have left.
-    /// The start of the log can then move past the old records. Frees of those places need log space themselves, so
-    /// they must not keep it.
+    /// Logs again what old records say and must survive: inodes without a name, and places that
+    /// file contents have left. The start of the log can then move past the old records. Frees of
+    /// those places need log space themselves, so they must not keep it.
     async fn log_again(&self) -> Result<(), BlockError> {
         let until = self.oldest().max(self.half()).min(self.safe.get());
         let orphans: Vec<u64> = {
@@ -166,7 +170,8 @@ impl State {
         let lsns = self.append_aside(entries);
         let end = self.log.end();
         self.force(end).await?;
-        // While the new records may be rolled back, with an operation under way, the old ones are still needed.
+        // While the new records may be rolled back, with an operation under way, the old ones are
+        // still needed.
         if self.safe.get() >= end {
             let (of_inodes, of_places) = lsns.split_at(orphans.len());
             let mut known = self.orphans.borrow_mut();

@@ -1,17 +1,20 @@
-//! Commits of a journal that follows file contents, logs whole blocks, or commits everything at once ([`JournalMode`]).
+//! Commits of a journal that follows file contents, logs whole blocks, or commits everything at
+//! once ([`JournalMode`]).
 //!
-//! **Contents in place** are written first. A new block of a file has a record of the log that its bytes are zeros, which
-//! a recovery redoes unless a later record says that the block has been written since. So a block never shows what
-//! another file had there, whichever of its pointer and its contents is durable first, and an fsync of one file forces no
-//! contents of another one.
+//! **Contents in place** are written first. A new block of a file has a record of the log that its
+//! bytes are zeros, which a recovery redoes unless a later record says that the block has been
+//! written since. So a block never shows what another file had there, whichever of its pointer and
+//! its contents is durable first, and an fsync of one file forces no contents of another one.
 //!
-//! **Contents in the log** are records that belong to an operation of their own. Their blocks stay dirty, and are written
-//! when they are due, or when the log needs its space. A difference is taken from the version that the log had last, if
-//! nothing of the block has been written in its place since: so the log has a whole block and all its differences, and the
-//! result does not depend on the version that the device has.
+//! **Contents in the log** are records that belong to an operation of their own. Their blocks stay
+//! dirty, and are written when they are due, or when the log needs its space. A difference is taken
+//! from the version that the log had last, if nothing of the block has been written in its place
+//! since: so the log has a whole block and all its differences, and the result does not depend on
+//! the version that the device has.
 //!
-//! **Images of metadata** (whole blocks) come beside the records of changes, which are needed to roll operations back. An
-//! image has the changes of operations under way too, so it depends on these.
+//! **Images of metadata** (whole blocks) come beside the records of changes, which are needed to
+//! roll operations back. An image has the changes of operations under way too, so it depends on
+//! these.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -31,7 +34,8 @@ use crate::OpKind;
 
 /// Contents that lie in runs of this many bytes or more count as sequential, for the adaptive mode.
 const SEQUENTIAL: u64 = 64 << 10;
-/// The part of the log, as one over this number, that the contents of one commit may take. More are written in place.
+/// The part of the log, as one over this number, that the contents of one commit may take. More are
+/// written in place.
 const CONTENTS_SHARE: u64 = 4;
 /// The most bytes of versions kept for differences.
 const BASES_MAX: usize = 32 << 20;
@@ -50,7 +54,8 @@ pub(super) struct Bases {
 }
 
 impl Bases {
-    /// The last logged version of a block, where no other version and no other place has come since.
+    /// The last logged version of a block, where no other version and no other place has come
+    /// since.
     fn of(&self, buf: &BufRef, address: u64) -> Option<&LoggedVersion> {
         let known = self.known.get(&address)?;
         (known.key == buf.key() && known.bytes.len() == buf.len()).then_some(known)
@@ -72,15 +77,16 @@ impl Bases {
         }
     }
 
-    /// Notes that a write of a block in its place begins, or has ended. The device may have any version from now on, so that
-    /// a difference alone could give a mixture of two.
+    /// Notes that a write of a block in its place begins, or has ended. The device may have any
+    /// version from now on, so that a difference alone could give a mixture of two.
     pub(super) fn written(&mut self, block: &Buffer) {
         if let Some(address) = block.address() {
             self.remove(address);
         }
     }
 
-    /// Notes that a part of the device is freed, or new: older records say nothing about it any more.
+    /// Notes that a part of the device is freed, or new: older records say nothing about it any
+    /// more.
     pub(super) fn void(&mut self, range: Range<u64>) {
         let near = self.known.range(range.start.saturating_sub(BLOCK_MAX)..range.end);
         let hit = near.filter(|(at, known)| **at + known.bytes.len() as u64 > range.start);
@@ -92,7 +98,8 @@ impl Bases {
 /// Makes a file durable, and in a tangled journal everything else.
 pub(super) async fn fsync(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
     let mode = state.options.mode;
-    // In a tangled journal one commit goes on at a time, and the next one has everything that has come meanwhile.
+    // In a tangled journal one commit goes on at a time, and the next one has everything that has
+    // come meanwhile.
     let _one = if mode.is_tangled() {
         let before = state.begun.get();
         let one = state.compound.lock().await;
@@ -109,7 +116,8 @@ pub(super) async fn fsync(state: &State, cache: &Cache, ino: u64) -> Result<(), 
     } else {
         None
     };
-    // Fragments that another operation has freed are written by their new owner when the free is certain.
+    // Fragments that another operation has freed are written by their new owner when the free is
+    // certain.
     while cache.dirty_of(ino).iter().any(|buf| state.is_held(buf)) {
         state.commit_more().await?;
     }
@@ -123,7 +131,8 @@ pub(super) async fn fsync(state: &State, cache: &Cache, ino: u64) -> Result<(), 
     }
 }
 
-/// A commit that nobody asked for: what an fsync would do in a tangled journal; otherwise only whole blocks of metadata.
+/// A commit that nobody asked for: what an fsync would do in a tangled journal; otherwise only
+/// whole blocks of metadata.
 pub(super) async fn timed(state: &State, cache: &Cache) -> Result<(), BlockError> {
     // A commit that goes on anyway does this one's work.
     let Some(_one) = state.compound.try_lock() else { return Ok(()) };
@@ -139,7 +148,8 @@ pub(super) async fn sync(state: &State, cache: &Cache) -> Result<(), BlockError>
         dirty.retain(|buf| buf.class() == BufferClass::Data);
         dirty
     };
-    // Contents that are held back now must be written too, before the log says what has been written.
+    // Contents that are held back now must be written too, before the log says what has been
+    // written.
     let mut held = dirty();
     held.retain(|buf| state.is_held(buf));
     while held.iter().any(|buf| buf.is_dirty() && state.is_held(buf)) {
@@ -154,8 +164,8 @@ pub(super) async fn sync(state: &State, cache: &Cache) -> Result<(), BlockError>
     state.commit_all().await
 }
 
-/// The dirty contents of a file, or of all files, that the log does not have. Those that must not be written yet are left
-/// out.
+/// The dirty contents of a file, or of all files, that the log does not have. Those that must not
+/// be written yet are left out.
 fn dirty_contents(state: &State, cache: &Cache, ino: Option<u64>) -> Vec<BufRef> {
     let mut dirty = match ino {
         Some(ino) => cache.dirty_of(ino),
@@ -179,8 +189,9 @@ fn is_sequential(contents: &[BufRef]) -> bool {
     runs == 0 || bytes / runs >= SEQUENTIAL
 }
 
-/// Brings contents to the log or to their places, and the records to the log, as the mode has it. `waits`: a caller
-/// waits, and log space may be waited for. The last write of the log is left to the caller.
+/// Brings contents to the log or to their places, and the records to the log, as the mode has it.
+/// `waits`: a caller waits, and log space may be waited for. The last write of the log is left to
+/// the caller.
 async fn commit(
     state: &State,
     cache: &Cache,
@@ -195,7 +206,8 @@ async fn commit(
         LogContents::Adaptive => !is_sequential(&contents),
     } && bytes <= state.log.capacity() / CONTENTS_SHARE;
     let place = match logged {
-        // The file's own contents belong to operations that have ended. Those of other files may be about to move.
+        // The file's own contents belong to operations that have ended. Those of other files may be
+        // about to move.
         true => {
             log_blocks(state, cache, contents, (waits, state.options.mode.is_tangled())).await?
         }
@@ -243,8 +255,8 @@ async fn commit(
     Ok(())
 }
 
-/// Logs blocks as they are now, in operations of their own, which depend on all that are under way if `needs_all`. Returns
-/// the blocks for which the log has no space, if nobody may wait for it.
+/// Logs blocks as they are now, in operations of their own, which depend on all that are under way
+/// if `needs_all`. Returns the blocks for which the log has no space, if nobody may wait for it.
 async fn log_blocks(
     state: &State,
     cache: &Cache,
@@ -271,7 +283,8 @@ async fn log_blocks(
             if taken > 0 && taken + buf.len() as u64 + 64 > most {
                 break;
             }
-            // A block may have been freed while log space was waited for. Its place may be another one's by now.
+            // A block may have been freed while log space was waited for. Its place may be another
+            // one's by now.
             if cache.peek(buf.key()).is_some_and(|there| Rc::ptr_eq(&there, buf)) {
                 state.append_block(number, buf);
             }
@@ -282,7 +295,8 @@ async fn log_blocks(
     Ok(rest.into())
 }
 
-/// Calls blocks written that are not: the harm of this is shown by the rule [`JournalRules::WRITTEN_FIRST`].
+/// Calls blocks written that are not: the harm of this is shown by the rule
+/// [`JournalRules::WRITTEN_FIRST`].
 fn note_all(state: &State, cache: &Cache) {
     let end = state.log.end();
     for buf in dirty_contents(state, cache, None) {
@@ -292,9 +306,9 @@ fn note_all(state: &State, cache: &Cache) {
     }
 }
 
-/// Logs which contents are durable in their places. All of them: the log's start may have moved past a block's records,
-/// and not be recorded on the device yet. Nothing is taken from the list before there is space to log it, since another
-/// caller may wait for it.
+/// Logs which contents are durable in their places. All of them: the log's start may have moved
+/// past a block's records, and not be recorded on the device yet. Nothing is taken from the list
+/// before there is space to log it, since another caller may wait for it.
 pub(super) async fn append_written(state: &State, waits: bool) -> Result<(), BlockError> {
     let kind = OpKind::Attributes;
     while !state.written_contents.borrow().is_empty() && (waits || !state.closed.get()) {
@@ -307,7 +321,8 @@ pub(super) async fn append_written(state: &State, waits: bool) -> Result<(), Blo
         let mut written = state.written_contents.borrow_mut();
         let mut some: Vec<BlockRecord> = Vec::new();
         while let Some((at, (len, lsn))) = written.first_key_value().map(|(at, b)| (*at, *b)) {
-            // Addresses may overlap where a block was freed and allocated again. Those of one record must not.
+            // Addresses may overlap where a block was freed and allocated again. Those of one
+            // record must not.
             let is_apart = some.last().is_none_or(|last| last.at + last.len <= at);
             if some.len() == PLACED_MAX || !is_apart {
                 break;

@@ -1,7 +1,9 @@
-//! The ordering `journal` (write-ahead logging): each change of metadata is in a log before it is in its place.
+//! The ordering `journal` (write-ahead logging): each change of metadata is in a log before it is
+//! in its place.
 //!
-//! Source: journaling-versus-soft-updates-2000, sections 3.2, 5 and 6; soft-updates-2000, section 4.5. Each
-//! change appends a record of the bytes that changed, new and old ([`record`]). The rules:
+//! Source: journaling-versus-soft-updates-2000, sections 3.2, 5 and 6; soft-updates-2000, section
+//! 4.5. Each change appends a record of the bytes that changed, new and old ([`record`]). The
+//! rules:
 //!
 //! | rule | what holds | switch |
 //! |---|---|---|
@@ -23,21 +25,22 @@
 //! | whole first | contents are logged whole before they are logged by differences, again after each write in place | [`WHOLE_FIRST`](JournalRules::WHOLE_FIRST) |
 //! | logged again | contents of which the log has records are logged again when they move | [`RELOG`](JournalRules::RELOG) |
 //!
-//! **Complete means certain.** Concurrent operations change the same bytes: a group's counts, neighbouring bits.
-//! Rolling back one operation therefore rolls back each later one that changed the same bytes, and each one that
-//! began after such an operation had ended (`ops`). A caller that needs an operation to be durable waits for the
-//! operations under way on which that one depends, and for no others. No operation waits to begin. The end record of
-//! an operation lists the operations on which it depends, so recovery comes to the same decision as the running
-//! journal would have. The operations that survive are a prefix of those that were done. A place in the log where no
-//! operation is under way is a *quiescent point*. Recovery looks at single operations only behind the last quiescent
-//! point.
+//! **Complete means certain.** Concurrent operations change the same bytes: a group's counts,
+//! neighbouring bits. Rolling back one operation therefore rolls back each later one that changed
+//! the same bytes, and each one that began after such an operation had ended (`ops`). A caller that
+//! needs an operation to be durable waits for the operations under way on which that one depends,
+//! and for no others. No operation waits to begin. The end record of an operation lists the
+//! operations on which it depends, so recovery comes to the same decision as the running journal
+//! would have. The operations that survive are a prefix of those that were done. A place in the log
+//! where no operation is under way is a *quiescent point*. Recovery looks at single operations only
+//! behind the last quiescent point.
 //!
-//! **Synchronous or not.** In a synchronous journal a create, link, removal or rename waits until its records are
-//! durable; other operations return at once. An asynchronous log is written in clusters, when a block must be
-//! written, and once a second.
+//! **Synchronous or not.** In a synchronous journal a create, link, removal or rename waits until
+//! its records are durable; other operations return at once. An asynchronous log is written in
+//! clusters, when a block must be written, and once a second.
 //!
-//! **Inodes that have lost their last name** and are not freed yet are recorded in the log. Recovery hands them
-//! to the core, which frees them, so nothing leaks.
+//! **Inodes that have lost their last name** and are not freed yet are recorded in the log.
+//! Recovery hands them to the core, which frees them, so nothing leaks.
 //!
 //! `docs/journal.md` lists the differences from the paper, with their reasons.
 
@@ -78,17 +81,18 @@ bitflags::bitflags! {
         const UNDO = 2;
         /// Recovery redoes no record about a block that was freed after it.
         const REVOKE = 4;
-        /// A freed block is not written by its new owner before the free is certain. The write is deferred until
-        /// then.
+        /// A freed block is not written by its new owner before the free is certain. The write is
+        /// deferred until then.
         const HOLD = 8;
         /// Log space is reused only when no block, and no rollback, needs the records in it.
         const KEEP = 16;
         /// The summary area is logged as the groups are, so recovery need not read the groups.
         const SUMMARY = 32;
-        /// The old place of file contents that move is freed only when the new place has been written. Recovery copies
-        /// contents that were not written to their new place.
+        /// The old place of file contents that move is freed only when the new place has been
+        /// written. Recovery copies contents that were not written to their new place.
         const LAND = 64;
-        /// New blocks of files are zeros after a crash until the log says that they have been written.
+        /// New blocks of files are zeros after a crash until the log says that they have been
+        /// written.
         const ZEROS = 128;
         /// The log calls contents written when they are durable in their place.
         const WRITTEN_FIRST = 256;
@@ -96,9 +100,11 @@ bitflags::bitflags! {
         const WRITTEN_NOTED = 512;
         /// File contents of which the log has records are logged again when they move.
         const RELOG = 1024;
-        /// The log calls contents written with every record that was made of them while they were being written.
+        /// The log calls contents written with every record that was made of them while they were
+        /// being written.
         const WRITTEN_LAST = 2048;
-        /// The log has a block of contents whole before it has differences, again after each write of it in place.
+        /// The log has a block of contents whole before it has differences, again after each write
+        /// of it in place.
         const WHOLE_FIRST = 4096;
     }
 }
@@ -110,7 +116,8 @@ pub struct JournalOptions {
     pub synchronous: bool,
     /// The interval at which the log is written and its start moved.
     pub tick: Duration,
-    /// The shortest interval between records of the log's start on its device, while there is space.
+    /// The shortest interval between records of the log's start on its device, while there is
+    /// space.
     pub checkpoint_every: Duration,
     /// The log lies on the device of the file system, so that one flush of that device covers both.
     pub shares_device: bool,
@@ -133,7 +140,8 @@ impl JournalOptions {
         }
     }
 
-    /// Options of a stand-alone log (WAFS) on a device of its own, as published: its superblock is written infrequently.
+    /// Options of a stand-alone log (WAFS) on a device of its own, as published: its superblock is
+    /// written infrequently.
     pub fn wafs(synchronous: bool) -> JournalOptions {
         JournalOptions {
             synchronous,
@@ -156,9 +164,11 @@ impl JournalOrder {
         JournalOrder { state: Rc::new(State::new(runtime, log, options)) }
     }
 
-    /// The size of the smallest log with which every operation on blocks of `block` bytes has space, in bytes.
+    /// The size of the smallest log with which every operation on blocks of `block` bytes has
+    /// space, in bytes.
     pub fn log_bytes_min(block: u64) -> u64 {
-        // Heads of sectors take a twelfth of the log at most, and the two copies of its superblock two sectors.
+        // Heads of sectors take a twelfth of the log at most, and the two copies of its superblock
+        // two sectors.
         let bytes = state::least_capacity(block) * 12 / 11 + 4096;
         bytes.next_multiple_of(4096)
     }

@@ -1,21 +1,23 @@
-//! The modes of a journal: what is logged of file contents, in which form, who is committed together, and in which
-//! order the writes of a commit go out.
+//! The modes of a journal: what is logged of file contents, in which form, who is committed
+//! together, and in which order the writes of a commit go out.
 //!
-//! Source: *Analysis and Evolution of Journaling File Systems* (2005): section 2.1 of the three modes of ext3, 3.2.1 and
-//! 3.3.3 of tangled transactions, 3.3.2 of the adaptive mode, 3.3.4 of the overlap, 3.3.5 of differences.
+//! Source: *Analysis and Evolution of Journaling File Systems* (2005): section 2.1 of the three
+//! modes of ext3, 3.2.1 and 3.3.3 of tangled transactions, 3.3.2 of the adaptive mode, 3.3.4 of the
+//! overlap, 3.3.5 of differences.
 
 use ordo_runtime::Duration;
 
 /// The file contents that a journal makes safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogContents {
-    /// None: contents are written when they are due, and new blocks may hold what another file had there (ext3's
-    /// `data=writeback`).
+    /// None: contents are written when they are due, and new blocks may hold what another file had
+    /// there (ext3's `data=writeback`).
     #[default]
     None,
     /// Contents are written at their fixed location before a commit (`data=ordered`).
     Ordered,
-    /// Contents are records of the log, and are written at their fixed location later (`data=journal`).
+    /// Contents are records of the log, and are written at their fixed location later
+    /// (`data=journal`).
     Data,
     /// Each commit in the better way: ordered where its contents lie in long runs, otherwise data.
     Adaptive,
@@ -136,8 +138,8 @@ impl JournalMode {
         Ok(())
     }
 
-    /// Whether the journal knows which contents of files are at their fixed locations, so that no block shows what
-    /// another file had there.
+    /// Whether the journal knows which contents of files are at their fixed locations, so that no
+    /// block shows what another file had there.
     pub fn follows_contents(self) -> bool {
         self.contents != LogContents::None
     }
@@ -147,7 +149,8 @@ impl JournalMode {
         self != JournalMode { every: self.every, ..JournalMode::default() }
     }
 
-    /// Whether a commit has images of metadata. With contents in the log it has none: see `docs/journal.md`.
+    /// Whether a commit has images of metadata. With contents in the log it has none: see
+    /// `docs/journal.md`.
     pub(super) fn logs_images(self) -> bool {
         let logs_contents = matches!(self.contents, LogContents::Data | LogContents::Adaptive);
         self.records == RecordForm::Blocks && !logs_contents

@@ -1,16 +1,18 @@
-//! File contents that have moved: the last fragments of a file, which grew and found no space behind them.
+//! File contents that have moved: the last fragments of a file, which grew and found no space
+//! behind them.
 //!
-//! The new pointer is in the log soon, but file contents are not logged, and are written to the new place only when they
-//! are due. Contents for which a caller has waited are then durable at the old place alone. Therefore
+//! The new pointer is in the log soon, but file contents are not logged, and are written to the new
+//! place only when they are due. Contents for which a caller has waited are then durable at the old
+//! place alone. Therefore
 //!
 //! - the log says from where to where the contents have moved. Recovery copies them, unless
 //! - the log says that the new place has been written since (the move has *landed*); and
-//! - the old place stays allocated until then. It is freed by an operation of its own, which begins when the operation
-//!   that moved the contents has ended.
+//! - the old place stays allocated until then. It is freed by an operation of its own, which begins
+//!   when the operation that moved the contents has ended.
 //!
-//! So the old contents are intact wherever recovery needs them: a recovery can be repeated, and the copies can be made in
-//! any order. A file that moves again before the first move has landed still has its contents at the first place. If the
-//! new place is freed, there is nothing to copy.
+//! So the old contents are intact wherever recovery needs them: a recovery can be repeated, and the
+//! copies can be made in any order. A file that moves again before the first move has landed still
+//! has its contents at the first place. If the new place is freed, there is nothing to copy.
 //!
 //! Contents that were never written anywhere move without all this.
 
@@ -67,13 +69,15 @@ pub(super) struct Moved {
 pub(super) type Due = (u64, u32);
 
 impl Moves {
-    /// Whether contents at a place may be needed there after a crash: they were stored there, or at an earlier place.
+    /// Whether contents at a place may be needed there after a crash: they were stored there, or at
+    /// an earlier place.
     pub(super) fn matters(&self, at: u64, buf: &Buffer) -> bool {
         buf.is_stored() || self.by_new.contains_key(&at)
     }
 
-    /// Notes that an operation under way has moved contents. The record about it has this LSN. Returns the move: if the
-    /// contents were not written since an earlier move, it begins where that one began.
+    /// Notes that an operation under way has moved contents. The record about it has this LSN.
+    /// Returns the move: if the contents were not written since an earlier move, it begins where
+    /// that one began.
     pub(super) fn note(
         &mut self,
         (at, frags): (u64, u32),
@@ -100,8 +104,8 @@ impl Moves {
         Moved { from, to, len }
     }
 
-    /// Notes fragments that recovery has found: nothing leads to them, and nothing has to be copied. The record about
-    /// them has this LSN.
+    /// Notes fragments that recovery has found: nothing leads to them, and nothing has to be
+    /// copied. The record about them has this LSN.
     pub(super) fn found(&mut self, from: u64, frags: u32, lsn: u64) {
         self.left.insert(from, Left { frags, lsn, open: 0, given: true, pending: None });
     }
@@ -118,8 +122,8 @@ impl Moves {
         }
     }
 
-    /// Notes that an image of this version is durable. Returns the move that has landed with it, and the fragments that
-    /// can be freed now.
+    /// Notes that an image of this version is durable. Returns the move that has landed with it,
+    /// and the fragments that can be freed now.
     pub(super) fn written(&mut self, block: &Buffer, version: u64) -> Option<(Moved, Option<Due>)> {
         self.pending_of(block)?.image.filter(|first| *first <= version)?;
         let from = self.by_new.remove(&block.address()?)?;
@@ -150,8 +154,9 @@ impl Moves {
         std::ptr::eq(&raw const *pending.buf, block).then_some(pending)
     }
 
-    /// Notes that an operation under way frees a part of the device. Contents that should go there are shortened, or
-    /// need no copy any more. Returns the old places of the latter, and whether any move was changed.
+    /// Notes that an operation under way frees a part of the device. Contents that should go there
+    /// are shortened, or need no copy any more. Returns the old places of the latter, and whether
+    /// any move was changed.
     pub(super) fn freed(&mut self, at: u64, len: u64) -> (Vec<u64>, bool) {
         let near = self.by_new.range(at.saturating_sub(BLOCK_MAX)..at + len);
         let hit: Vec<(u64, u64)> = near.map(|(to, from)| (*to, *from)).collect();
@@ -179,8 +184,8 @@ impl Moves {
         self.left.remove(&from).map(|left| left.lsn)
     }
 
-    /// Notes the end of an operation that had moved contents from this place, or had dropped the move. Returns the
-    /// fragments if they can be freed now.
+    /// Notes the end of an operation that had moved contents from this place, or had dropped the
+    /// move. Returns the fragments if they can be freed now.
     pub(super) fn ended(&mut self, from: u64) -> Option<Due> {
         self.left.get_mut(&from)?.open -= 1;
         self.due(from)
@@ -259,7 +264,8 @@ pub(super) struct FoundMove {
 }
 
 impl FoundMoves {
-    /// A record, which ends at `lsn`, of a move. A move to its own place says only that the place is to be freed.
+    /// A record, which ends at `lsn`, of a move. A move to its own place says only that the place
+    /// is to be freed.
     pub(super) fn moved(&mut self, moved: Moved, lsn: u64) {
         let Moved { from, to, len } = moved;
         let known = self.left.entry(from).or_insert(FoundMove { len, copy: None, lsn });
@@ -323,8 +329,8 @@ mod tests {
         found.into_all().into_iter().map(|(from, found)| (from / 512, found.copy)).collect()
     }
 
-    /// A place is copied until the log says that the copy would be older than the new place, and is to be freed until the
-    /// log says that it was.
+    /// A place is copied until the log says that the copy would be older than the new place, and is
+    /// to be freed until the log says that it was.
     #[test]
     fn a_move_is_completed_once() {
         let mut found = FoundMoves::default();
@@ -339,7 +345,8 @@ mod tests {
         assert_eq!(copies(found), []);
     }
 
-    /// Contents that move twice before they are written are copied from the first place to the last one.
+    /// Contents that move twice before they are written are copied from the first place to the last
+    /// one.
     #[test]
     fn two_moves_are_one() {
         let mut found = FoundMoves::default();
@@ -350,7 +357,8 @@ mod tests {
         assert_eq!(copies(found), [(8, Some(moved(8, 24, 3)))]);
     }
 
-    /// A file that is cut at its new place gets no more than what it still has there, and one that is freed gets nothing.
+    /// A file that is cut at its new place gets no more than what it still has there, and one that
+    /// is freed gets nothing.
     #[test]
     fn nothing_is_copied_to_what_was_freed() {
         let mut found = FoundMoves::default();
@@ -361,7 +369,8 @@ mod tests {
         assert_eq!(copies(found), [(8, Some(moved(8, 16, 2))), (40, None)]);
     }
 
-    /// A place that recovery leaves to be freed is found again by the next recovery, and copied by none.
+    /// A place that recovery leaves to be freed is found again by the next recovery, and copied by
+    /// none.
     #[test]
     fn a_place_that_only_has_to_be_freed_is_not_copied() {
         let mut found = FoundMoves::default();

@@ -1,18 +1,20 @@
-//! Operations that may still be rolled back, and for each of them the operations on which its fate depends.
+//! Operations that may still be rolled back, and for each of them the operations on which its fate
+//! depends.
 //!
-//! An operation is *certain* when neither it nor any operation on which it depends can be rolled back any more.
-//! Operation B depends on operation A, which is still under way,
+//! An operation is *certain* when neither it nor any operation on which it depends can be rolled
+//! back any more. Operation B depends on operation A, which is still under way,
 //!
 //! - if B has changed bytes that A had changed: a rollback of A would undo B's bytes too;
-//! - if B began after the end of an operation that depends on A: so the operations that survive a crash are a
-//!   prefix of those that were done.
+//! - if B began after the end of an operation that depends on A: so the operations that survive a
+//!   crash are a prefix of those that were done.
 //!
-//! Rollback works on bytes. When an operation is rolled back, all later changes of the same bytes are rolled back
-//! with it. So the changes of a byte that are rolled back are always its last ones. Operations that share no bytes
-//! do not wait for each other, and a new operation waits for no other one.
+//! Rollback works on bytes. When an operation is rolled back, all later changes of the same bytes
+//! are rolled back with it. So the changes of a byte that are rolled back are always its last ones.
+//! Operations that share no bytes do not wait for each other, and a new operation waits for no
+//! other one.
 //!
-//! The log is at a *quiescent point* when no operation that has changed anything is under way: all records before
-//! that point are certain. Operations are numbered from 0 again from there.
+//! The log is at a *quiescent point* when no operation that has changed anything is under way: all
+//! records before that point are certain. Operations are numbered from 0 again from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -48,7 +50,8 @@ pub(super) struct Ops {
     generation: u64,
     next: Number,
     known: BTreeMap<Number, Known>,
-    /// The last writer of each range of bytes: by first byte, the end of the range and the operation.
+    /// The last writer of each range of bytes: by first byte, the end of the range and the
+    /// operation.
     writers: BTreeMap<u64, (u64, Number)>,
     /// Operations under way on which an ended operation depends.
     held_by: Vec<Number>,
@@ -60,7 +63,8 @@ impl Ops {
         Ticket { generation: self.generation, needs: self.held_by.clone(), number: None }
     }
 
-    /// Gives an operation its number, when it is about to change something. Its records lie from `lsn` on.
+    /// Gives an operation its number, when it is about to change something. Its records lie from
+    /// `lsn` on.
     pub(super) fn enter(&mut self, ticket: &mut Ticket, lsn: u64) -> Number {
         if let Some(number) = ticket.number {
             return number;
@@ -115,7 +119,8 @@ impl Ops {
         }
     }
 
-    /// The operations on which an ending operation depends. The log keeps their numbers with its end.
+    /// The operations on which an ending operation depends. The log keeps their numbers with its
+    /// end.
     pub(super) fn needs(&self, number: Number) -> Vec<Number> {
         let needs = self.known.get(&number).into_iter().flat_map(|known| &known.needs);
         needs.copied().filter(|need| self.known.contains_key(need)).collect()
@@ -201,8 +206,8 @@ mod tests {
         (ticket, number)
     }
 
-    /// An operation that shares no bytes with those under way is certain when it ends. One that changes bytes
-    /// after another operation is certain when that one has ended too.
+    /// An operation that shares no bytes with those under way is certain when it ends. One that
+    /// changes bytes after another operation is certain when that one has ended too.
     #[test]
     fn only_who_comes_after_waits() {
         let mut ops = Ops::default();
@@ -221,8 +226,8 @@ mod tests {
         assert!(ops.is_certain(&after) && ops.is_certain(&long) && ops.horizon().is_none());
     }
 
-    /// An operation that begins after an end that is not certain becomes certain no earlier than that end. So no
-    /// operation survives a crash without those that were done before it.
+    /// An operation that begins after an end that is not certain becomes certain no earlier than
+    /// that end. So no operation survives a crash without those that were done before it.
     #[test]
     fn surviving_operations_are_a_prefix() {
         let mut ops = Ops::default();
@@ -245,8 +250,8 @@ mod tests {
         assert!(ops.is_certain(&later));
     }
 
-    /// Two operations that each changed the other's bytes become certain together. Numbers begin again at a
-    /// quiescent point.
+    /// Two operations that each changed the other's bytes become certain together. Numbers begin
+    /// again at a quiescent point.
     #[test]
     fn circles_end() {
         let mut ops = Ops::default();

@@ -19,8 +19,8 @@ use crate::{
 /// The most bytes of records about a block that is allocated or freed: pointer, bitmap, revocation.
 const BLOCK_RECORDS: u64 = 256;
 
-/// An operation under way. If it is dropped without an end, it has rolled back its own changes, and counts as
-/// ended.
+/// An operation under way. If it is dropped without an end, it has rolled back its own changes, and
+/// counts as ended.
 struct JournalOp {
     state: Rc<State>,
     kind: OpKind,
@@ -92,7 +92,8 @@ impl JournalOp {
         self.log_whole(init, address);
     }
 
-    /// Logs what a crash may show in a new place of file contents: zeros, or the contents that the log has of the old place.
+    /// Logs what a crash may show in a new place of file contents: zeros, or the contents that the
+    /// log has of the old place.
     fn log_contents(&mut self, moves: bool, (old, new): ((u64, u32), (u64, u32)), init: &BufRef) {
         let state = self.state.clone();
         let mode = state.options.mode;
@@ -100,7 +101,8 @@ impl JournalOp {
             return;
         }
         let number = state.enter(&mut self.ticket);
-        // Contents that the device or the log has are logged again. They never move by many blocks at once.
+        // Contents that the device or the log has are logged again. They never move by many blocks
+        // at once.
         if moves && init.is_stored() {
             // Records about the old place are needed until the move is certain.
             state.moved(init);
@@ -173,14 +175,16 @@ impl JournalOp {
     }
 }
 
-/// The dirty contents of a file. Its directory blocks and indirect blocks need not be written for an fsync: the log has them.
+/// The dirty contents of a file. Its directory blocks and indirect blocks need not be written for
+/// an fsync: the log has them.
 fn dirty_contents(cache: &Cache, ino: u64) -> Vec<BufRef> {
     let mut dirty = cache.dirty_of(ino);
     dirty.retain(|buf| buf.class() == BufferClass::Data);
     dirty
 }
 
-/// Makes the contents of a file durable. If some have moved, the log has a record afterwards that they have landed.
+/// Makes the contents of a file durable. If some have moved, the log has a record afterwards that
+/// they have landed.
 async fn write_contents(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
     cache.write_all(dirty_contents(cache, ino), !cache.is_volatile()).await?;
     cache.barrier().await?;
@@ -191,8 +195,9 @@ async fn write_contents(state: &State, cache: &Cache, ino: u64) -> Result<(), Bl
     Ok(())
 }
 
-/// Makes contents of a file, and all operations that have ended, durable. The contents that nothing holds back go first, and
-/// one flush covers them and the log. Without contents in the log, neither need be durable before the other.
+/// Makes contents of a file, and all operations that have ended, durable. The contents that nothing
+/// holds back go first, and one flush covers them and the log. Without contents in the log, neither
+/// need be durable before the other.
 async fn write_together(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
     let contents = dirty_contents(cache, ino);
     cache.write_all(contents.clone(), !cache.is_volatile()).await?;
@@ -204,16 +209,17 @@ async fn write_together(state: &State, cache: &Cache, ino: u64) -> Result<(), Bl
     }
     cache.barrier_of(written).await?;
     if contents.iter().any(|buf| buf.is_dirty()) {
-        // Some were held back, or have changed meanwhile. After the commit the others can be written.
+        // Some were held back, or have changed meanwhile. After the commit the others can be
+        // written.
         wait_while_held(state, cache, ino).await?;
         write_contents(state, cache, ino).await?;
     }
     Ok(())
 }
 
-/// Waits until nothing holds a file's contents back. Fragments that an operation has freed are written by their new owner
-/// only when the free is certain. It may not be certain although all operations that have ended are: one that began before
-/// it may be under way still.
+/// Waits until nothing holds a file's contents back. Fragments that an operation has freed are
+/// written by their new owner only when the free is certain. It may not be certain although all
+/// operations that have ended are: one that began before it may be under way still.
 async fn wait_while_held(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
     while dirty_contents(cache, ino).iter().any(|buf| state.is_held(buf)) {
         state.commit_more().await?;
@@ -267,8 +273,9 @@ impl OrderingPolicy for JournalOrder {
                 return commit::fsync(state, cache, ino).await;
             }
             if state.moves.borrow().has_pending(ino) {
-                // The log must say that the contents are in their new place, or a recovery would copy the old ones
-                // over them. One write of the log says that, and makes the new place certain.
+                // The log must say that the contents are in their new place, or a recovery would
+                // copy the old ones over them. One write of the log says that, and makes the new
+                // place certain.
                 write_contents(state, cache, ino).await?;
             }
             let landed = state.landed.get();
@@ -347,8 +354,8 @@ impl OrderingOp for JournalOp {
         if let What::SetPointer { to: PointerTo::Data, init, .. } = *what
             && self.state.options.mode.follows_contents()
         {
-            // A write of the block in its new place may have begun, or ended. The log will say that the place is new, so
-            // another write has to follow.
+            // A write of the block in its new place may have begun, or ended. The log will say that
+            // the place is new, so another write has to follow.
             cache.mark_dirty(init);
         }
         MaybeFuture::ready(self.state.check())

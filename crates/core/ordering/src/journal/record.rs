@@ -1,7 +1,7 @@
 //! The records of a journal of byte ranges.
 //!
-//! A record is a byte for its kind, then numbers in seven bits a byte, lowest first. Places are on the file system's
-//! device, in sectors of 512 bytes.
+//! A record is a byte for its kind, then numbers in seven bits a byte, lowest first. Places are on
+//! the file system's device, in sectors of 512 bytes.
 //!
 //! | kind | then | meaning |
 //! |---:|---|---|
@@ -24,7 +24,8 @@ use ordo_block::differ;
 
 use super::moves::Moved;
 
-/// The least number of equal bytes between two changed ones that is worth a run of its own for each.
+/// The least number of equal bytes between two changed ones that is worth a run of its own for
+/// each.
 const GAP_MIN: usize = 3;
 
 /// A record, decoded.
@@ -73,10 +74,11 @@ pub enum LogEntry<'a> {
     Orphan(u64),
     /// An inode that need not be freed any more.
     Kept(u64),
-    /// Recovery has written all records before this one to their fixed locations. This record counts once a quiescent
-    /// [`LogEntry::End`] follows it.
+    /// Recovery has written all records before this one to their fixed locations. This record
+    /// counts once a quiescent [`LogEntry::End`] follows it.
     Restart,
-    /// Blocks that are durable at their fixed locations, with all changes in records before some LSN.
+    /// Blocks that are durable at their fixed locations, with all changes in records before some
+    /// LSN.
     Placed(Blocks<'a>),
     /// An operation ended.
     End {
@@ -230,8 +232,9 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Appends a patch to `out`: the difference in `ranges` of the block at `address`, whose present contents are `new`.
-/// `old` holds the old bytes, range after range. Returns false if no byte differs.
+/// Appends a patch to `out`: the difference in `ranges` of the block at `address`, whose present
+/// contents are `new`. `old` holds the old bytes, range after range. Returns false if no byte
+/// differs.
 pub fn patch(
     address: u64,
     new: &[u8],
@@ -275,7 +278,8 @@ pub fn patch(
     out.len() > empty
 }
 
-/// Appends a record to `out` that says that `bytes`, at `offset` in the block at `address`, are new.
+/// Appends a record to `out` that says that `bytes`, at `offset` in the block at `address`, are
+/// new.
 pub fn fresh(address: u64, offset: usize, bytes: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.push(2);
@@ -334,8 +338,8 @@ pub fn difference(address: u64, old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a record to `out` that says that `blocks`, in order of address and without overlap, are at their fixed
-/// locations.
+/// Appends a record to `out` that says that `blocks`, in order of address and without overlap, are
+/// at their fixed locations.
 pub fn placed(blocks: &[BlockRecord], out: &mut Vec<u8>) {
     out.clear();
     out.push(8);
@@ -387,7 +391,8 @@ pub fn short(entry: &LogEntry<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the end of an operation of this kind to `out`. `needs` are the operations on which it depends.
+/// Appends the end of an operation of this kind to `out`. `needs` are the operations on which it
+/// depends.
 pub fn end(quiescent: bool, kind: u8, needs: &[u32], out: &mut Vec<u8>) {
     let mut numbers = Vec::new();
     needs.iter().for_each(|number| put((*number).into(), &mut numbers));
@@ -414,7 +419,8 @@ pub fn owner(bytes: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// Decodes a record; `None` if the bytes are no record. The runs of a patch end where one makes no sense.
+/// Decodes a record; `None` if the bytes are no record. The runs of a patch end where one makes no
+/// sense.
 pub fn decode(bytes: &[u8]) -> Option<LogEntry<'_>> {
     let (_, bytes) = owner(bytes);
     let (kind, mut rest) = bytes.split_first()?;

@@ -1,5 +1,5 @@
-//! The journal's state in memory: the records that each block needs, the freed blocks, the operations under
-//! way.
+//! The journal's state in memory: the records that each block needs, the freed blocks, the
+//! operations under way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -50,7 +50,8 @@ pub(super) struct DirtyPage {
 /// A write of a block that is under way, or not known to be durable.
 pub(super) struct Written {
     pub version: u64,
-    /// The log's end when the write was made. The write contains every record about the block before it.
+    /// The log's end when the write was made. The write contains every record about the block
+    /// before it.
     pub end: u64,
     /// The address and the length of the write, in bytes. The block may have moved or grown since.
     pub at: u64,
@@ -85,19 +86,21 @@ pub(super) struct State {
     pub log: Wafs,
     pub options: JournalOptions,
     pub dirty_pages: RefCell<BTreeMap<BufKey, DirtyPage>>,
-    /// Records that are still needed although their block is gone. Each pair has the first such record, and the LSN up
-    /// to which the log must be certain and durable before the block's end is certain.
+    /// Records that are still needed although their block is gone. Each pair has the first such
+    /// record, and the LSN up to which the log must be certain and durable before the block's end
+    /// is certain.
     pub pinned_ranges: RefCell<Vec<(u64, u64)>>,
     /// Freed fragments, each with the log's end when it was freed.
     pub freed: RefCell<BTreeMap<u64, u64>>,
     freed_order: RefCell<VecDeque<(u64, u64, u32)>>,
-    /// Blocks of files with records in the log: by byte address, the length and the end of the last record.
+    /// Blocks of files with records in the log: by byte address, the length and the end of the last
+    /// record.
     pub logged: RefCell<BTreeMap<u64, (u64, u64)>>,
-    /// Blocks that are durable in their places, but not recorded in the log as such: by address, the length, and the
-    /// LSN before which all records about the block are on the device.
+    /// Blocks that are durable in their places, but not recorded in the log as such: by address,
+    /// the length, and the LSN before which all records about the block are on the device.
     pub placed: RefCell<BTreeMap<u64, (u64, u64)>>,
-    /// The same for contents of files, where the journal follows these: a recovery would write older contents, or zeros,
-    /// over blocks that are not recorded.
+    /// The same for contents of files, where the journal follows these: a recovery would write
+    /// older contents, or zeros, over blocks that are not recorded.
     pub written_contents: RefCell<BTreeMap<u64, (u64, u64)>>,
     /// Blocks of metadata that have changed since the last commit, where commits log whole blocks.
     pub changed: RefCell<BTreeMap<BufKey, BufRef>>,
@@ -121,9 +124,11 @@ pub(super) struct State {
     reserved: Cell<u64>,
     /// Whether an operation waits for space.
     pub short: Cell<bool>,
-    /// Pairs of LSNs: when the log is durable up to the first, all records before the second are certain.
+    /// Pairs of LSNs: when the log is durable up to the first, all records before the second are
+    /// certain.
     certain: RefCell<VecDeque<(u64, u64)>>,
-    /// The LSN before which every record is certain and durable, with all records on which it depends.
+    /// The LSN before which every record is certain and durable, with all records on which it
+    /// depends.
     pub safe: Cell<u64>,
     /// Signals that an operation has become certain.
     pub settled: Notify,
@@ -146,7 +151,8 @@ pub(super) struct State {
     pub stats: Cell<JournalStats>,
 }
 
-/// The most bytes that an operation logs besides full blocks: changed bytes, bitmaps, blocks that are nearly all zeros.
+/// The most bytes that an operation logs besides full blocks: changed bytes, bitmaps, blocks that
+/// are nearly all zeros.
 const NEARLY_ZERO: u64 = 8 << 10;
 
 /// The capacity from which on a log has space for every operation on blocks of this size, in bytes.
@@ -230,8 +236,8 @@ impl State {
         match self.log.append(bytes) {
             Ok(at) => (at.lsn, at.end),
             Err(error) => {
-                // No block can be written any more, because the log lacks changes that memory has. State::begin
-                // reserves space, so that the log is never full here.
+                // No block can be written any more, because the log lacks changes that memory has.
+                // State::begin reserves space, so that the log is never full here.
                 self.failure.set(Some(error.into()));
                 self.settled.notify_all();
                 (self.log.end(), self.log.end())
@@ -298,8 +304,8 @@ impl State {
         self.ops.borrow_mut().need_all(op);
     }
 
-    /// Logs that bytes of a new block of a file are zeros. Recovery redoes that, until the log says that the block has
-    /// been written.
+    /// Logs that bytes of a new block of a file are zeros. Recovery redoes that, until the log says
+    /// that the block has been written.
     pub fn append_zeros(&self, op: Number, buf: &BufRef, range: Range<u64>) {
         if range.is_empty() || !self.is_on(JournalRules::ZEROS) {
             return;
@@ -371,7 +377,8 @@ impl State {
         }
     }
 
-    /// Notes that a block has moved. The records about its old place are needed until the move is certain.
+    /// Notes that a block has moved. The records about its old place are needed until the move is
+    /// certain.
     pub fn moved(&self, buf: &Buffer) {
         if let Some(page) = self.dirty_pages.borrow().get(&buf.key()) {
             self.pinned_ranges.borrow_mut().push((page.low, self.log.end() + 1));
@@ -380,8 +387,8 @@ impl State {
 
     // File contents that move.
 
-    /// Notes that an operation has moved file contents from fragments to a new place. Returns the first place of
-    /// contents that recovery would have to copy from there.
+    /// Notes that an operation has moved file contents from fragments to a new place. Returns the
+    /// first place of contents that recovery would have to copy from there.
     pub fn move_contents(
         &self,
         number: Number,
@@ -401,7 +408,8 @@ impl State {
         Some(moved.from)
     }
 
-    /// Notes that a write of a block is durable. If the block's contents had moved, they have landed.
+    /// Notes that a write of a block is durable. If the block's contents had moved, they have
+    /// landed.
     pub fn land(&self, block: &Buffer, version: u64) {
         let Some((moved, due)) = self.moves.borrow_mut().written(block, version) else { return };
         if !self.closed.get() && self.failure.get().is_none() {
@@ -427,7 +435,8 @@ impl State {
         self.ready.notify_one();
     }
 
-    /// The number of moves that may wait for their writes: their records must fit in the spare part of the log.
+    /// The number of moves that may wait for their writes: their records must fit in the spare part
+    /// of the log.
     fn moves_max(&self) -> usize {
         (self.log.capacity() / 256) as usize
     }
@@ -437,8 +446,8 @@ impl State {
         self.moves.borrow().pending() >= self.moves_max() / 2
     }
 
-    /// Notes that fragments have been freed. Returns the first places of contents that had moved there, and that
-    /// recovery need not copy any more.
+    /// Notes that fragments have been freed. Returns the first places of contents that had moved
+    /// there, and that recovery need not copy any more.
     pub fn freed(&self, op: Number, address: u64, frags: u32) -> Vec<u64> {
         let size = self.fragment.get();
         let (at, len) = (address * size, u64::from(frags) * size);
@@ -480,11 +489,12 @@ impl State {
 
     // Operations.
 
-    /// The most bytes that an operation of this kind may log. The bound counts the blocks that one operation may
-    /// allocate or free ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and new blocks that are full: the moved
-    /// end of a directory, two blocks of attributes. Other new blocks (of inodes, pointers, a short directory) are
-    /// nearly all zeros, and zeros are not logged. In a log that is smaller than [`least_capacity`] an operation
-    /// reserves a quarter at most, so the log may become full.
+    /// The most bytes that an operation of this kind may log. The bound counts the blocks that one
+    /// operation may allocate or free ([`blocks_max`](crate::OrderingPolicy::blocks_max)), and new
+    /// blocks that are full: the moved end of a directory, two blocks of attributes. Other new
+    /// blocks (of inodes, pointers, a short directory) are nearly all zeros, and zeros are not
+    /// logged. In a log that is smaller than [`least_capacity`] an operation reserves a quarter at
+    /// most, so the log may become full.
     fn most(&self, kind: OpKind) -> u64 {
         let (capacity, block) = (self.log.capacity(), self.block.get());
         if capacity < least_capacity(block) {
@@ -497,8 +507,8 @@ impl State {
         }
     }
 
-    /// Waits until the log has space for this operation beside all that are under way. Returns the operation's ticket
-    /// and the bytes reserved for it.
+    /// Waits until the log has space for this operation beside all that are under way. Returns the
+    /// operation's ticket and the bytes reserved for it.
     pub async fn begin(&self, kind: OpKind) -> Result<(Ticket, u64), BlockError> {
         loop {
             if let Some(begun) = self.try_begin(kind)? {
@@ -511,7 +521,8 @@ impl State {
         }
     }
 
-    /// Begins an operation as [`begin`](Self::begin) does; `None` if the log lacks space for it now.
+    /// Begins an operation as [`begin`](Self::begin) does; `None` if the log lacks space for it
+    /// now.
     pub fn try_begin(&self, kind: OpKind) -> Result<Option<(Ticket, u64)>, BlockError> {
         self.check()?;
         let most = self.most(kind);
@@ -526,7 +537,8 @@ impl State {
         Ok(Some((self.ops.borrow().begin(), most)))
     }
 
-    /// Ends an operation, which had `reserved` bytes of log. Returns the LSN behind its last record.
+    /// Ends an operation, which had `reserved` bytes of log. Returns the LSN behind its last
+    /// record.
     pub fn end(&self, kind: OpKind, ticket: &mut Ticket, reserved: u64, wrote: bool) -> u64 {
         self.reserved.set(self.reserved.get() - reserved);
         if self.short.get() {
@@ -556,7 +568,8 @@ impl State {
         self.log.end()
     }
 
-    /// Logs facts that belong to no operation, as an operation that ends at once. Returns the records' LSNs.
+    /// Logs facts that belong to no operation, as an operation that ends at once. Returns the
+    /// records' LSNs.
     pub fn append_aside(&self, entries: impl IntoIterator<Item = LogEntry<'static>>) -> Vec<u64> {
         let mut ticket = self.ops.borrow().begin();
         let number = self.enter(&mut ticket);
@@ -565,8 +578,8 @@ impl State {
         places
     }
 
-    /// Makes a quiescent point behind the last end, where no operation is under way but a freed block waits for such a
-    /// point.
+    /// Makes a quiescent point behind the last end, where no operation is under way but a freed
+    /// block waits for such a point.
     pub fn end_behind(&self) {
         if self.ops.borrow().horizon().is_none() && !self.pinned_ranges.borrow().is_empty() {
             self.append_aside([]);
@@ -608,8 +621,8 @@ impl State {
         self.force(self.log.end()).await
     }
 
-    /// Does the same for a caller that has written blocks to the log's device: `flush` makes both durable. It is not called
-    /// if the log is durable already.
+    /// Does the same for a caller that has written blocks to the log's device: `flush` makes both
+    /// durable. It is not called if the log is durable already.
     pub async fn commit_all_with(&self, flush: DeviceFlush<'_>) -> Result<(), BlockError> {
         let tickets = self.ops.borrow().uncertain(false);
         self.settle(tickets).await?;
@@ -618,7 +631,8 @@ impl State {
         self.note_forced(forced)
     }
 
-    /// Waits until everything in the log is certain and durable, the records of operations under way included.
+    /// Waits until everything in the log is certain and durable, the records of operations under
+    /// way included.
     pub async fn commit_more(&self) -> Result<(), BlockError> {
         let tickets = self.ops.borrow().uncertain(true);
         self.settle(tickets).await?;
@@ -657,7 +671,8 @@ impl State {
         while let Some((end, address, frags)) = order.front().copied().filter(|f| f.0 <= safe) {
             order.pop_front();
             for frag in address..address + u64::from(frags) {
-                // A fragment that was freed again meanwhile has a later end, which is not certain yet.
+                // A fragment that was freed again meanwhile has a later end, which is not certain
+                // yet.
                 if freed.get(&frag) == Some(&end) {
                     freed.remove(&frag);
                 }

@@ -1,4 +1,5 @@
-//! The journal without a file system: which operations wait for which, and how much of a log can be used.
+//! The journal without a file system: which operations wait for which, and how much of a log can be
+//! used.
 
 use std::rc::Rc;
 
@@ -27,9 +28,10 @@ fn run<T>(work: impl AsyncFnOnce(&Runtime, State) -> T) -> T {
     executor.block_on(all).unwrap()
 }
 
-/// One operation stays under way for ever. A thousand others begin, end and become durable all the same. An
-/// operation that shares changed bytes with the first one does not become durable. Would catch a commit that
-/// waits until no operation is under way, and one that keeps others from beginning.
+/// One operation stays under way for ever. A thousand others begin, end and become durable all the
+/// same. An operation that shares changed bytes with the first one does not become durable. Would
+/// catch a commit that waits until no operation is under way, and one that keeps others from
+/// beginning.
 #[test]
 fn a_commit_waits_only_for_operations_on_which_it_depends() {
     run(async |rt, state| {
@@ -62,8 +64,8 @@ fn a_commit_waits_only_for_operations_on_which_it_depends() {
     });
 }
 
-/// Several operations at once can use most of the log before one has to wait. Would catch space that is
-/// reserved for operations that have not begun.
+/// Several operations at once can use most of the log before one has to wait. Would catch space
+/// that is reserved for operations that have not begun.
 #[test]
 fn most_of_a_log_can_be_used() {
     run(async |rt, state| {
@@ -89,9 +91,10 @@ fn most_of_a_log_can_be_used() {
     });
 }
 
-/// Contents have left a place, and an inode has lost its last name. Both are to be freed, but nobody frees them. The log
-/// goes on for many times its length all the same, and a recovery still finds both. Would catch a log whose space is kept
-/// by records about frees that wait for that space.
+/// Contents have left a place, and an inode has lost its last name. Both are to be freed, but
+/// nobody frees them. The log goes on for many times its length all the same, and a recovery still
+/// finds both. Would catch a log whose space is kept by records about frees that wait for that
+/// space.
 #[test]
 fn what_is_to_be_freed_keeps_no_log_space() {
     run(async |_, state| {

@@ -1,4 +1,5 @@
-//! Blocks that are being written: what the journal allows, what it learns, and what the log says of it.
+//! Blocks that are being written: what the journal allows, what it learns, and what the log says of
+//! it.
 
 use ordo_cache::{Buffer, BufferClass, WriteDecision};
 
@@ -20,11 +21,13 @@ impl State {
         }
         let mut dirty_pages = self.dirty_pages.borrow_mut();
         let Some(page) = dirty_pages.get_mut(&block.key()) else { return WriteDecision::Write };
-        // Contents need not wait: recovery redoes what the log has of them, whichever version the device has.
+        // Contents need not wait: recovery redoes what the log has of them, whichever version the
+        // device has.
         let is_followed =
             self.options.mode.follows_contents() && block.class() == BufferClass::Data;
         if is_followed && page.address != block.address() {
-            // The block is about to move, and the log does not say so yet: its records at the old place are needed.
+            // The block is about to move, and the log does not say so yet: its records at the old
+            // place are needed.
             return WriteDecision::Write;
         }
         let waits = !is_followed;
@@ -42,7 +45,8 @@ impl State {
         WriteDecision::Write
     }
 
-    /// Whether the durable end of a block's write matters: the log has records about the block, or its contents have moved.
+    /// Whether the durable end of a block's write matters: the log has records about the block, or
+    /// its contents have moved.
     pub fn follows(&self, block: &Buffer) -> bool {
         self.options.mode.follows_contents()
             || block.class() != BufferClass::Data
@@ -65,7 +69,8 @@ impl State {
             image.or_else(|| self.unseen(block, is_followed && is_last))
         {
             if is_followed && is_last && self.is_on(JournalRules::WRITTEN_LAST) {
-                // Contents may be logged while this same version is being written. The device has those records too.
+                // Contents may be logged while this same version is being written. The device has
+                // those records too.
                 end = end.max(page.high);
             }
             if self.is_on(JournalRules::WHOLE_FIRST) {
@@ -73,7 +78,8 @@ impl State {
             }
             let noted = if is_followed { &self.written_contents } else { &self.placed };
             let mut noted = noted.borrow_mut();
-            // An owner that has left the place may have had a write of it under way, whose end is told late.
+            // An owner that has left the place may have had a write of it under way, whose end is
+            // told late.
             if noted.get(&at).is_none_or(|(_, known)| *known <= end) {
                 noted.insert(at, (len, end));
             }
@@ -88,14 +94,15 @@ impl State {
         page.images.retain(|image| image.version > version);
     }
 
-    /// The write of contents of which the log knew nothing when it began: the place, the length, and no record that it has.
+    /// The write of contents of which the log knew nothing when it began: the place, the length,
+    /// and no record that it has.
     fn unseen(&self, block: &Buffer, is_last: bool) -> Option<(u64, u64, u64)> {
         let is_noted = is_last && self.is_on(JournalRules::WRITTEN_LAST);
         block.address().filter(|_| is_noted).map(|at| (at, block.len() as u64, 0))
     }
 
-    /// Logs which blocks have become durable in their places, as far as the log has records about them, and while at
-    /// least half of the log is free. A recovery then leaves these blocks alone.
+    /// Logs which blocks have become durable in their places, as far as the log has records about
+    /// them, and while at least half of the log is free. A recovery then leaves these blocks alone.
     pub fn append_placed(&self) {
         let placed = self.placed.take().into_iter();
         if self.closed.get() {
@@ -104,8 +111,8 @@ impl State {
         let (mut out, start) = (self.scratch.take(), self.log.start());
         let mut blocks: Vec<BlockRecord> = Vec::new();
         for (at, (len, lsn)) in placed.filter(|(_, (_, lsn))| *lsn > start) {
-            // Addresses may overlap where a block was freed and allocated again meanwhile. The block at the
-            // higher address is left out.
+            // Addresses may overlap where a block was freed and allocated again meanwhile. The
+            // block at the higher address is left out.
             if blocks.last().is_none_or(|last| last.at + last.len <= at) {
                 blocks.push(BlockRecord { at, len, lsn });
             }

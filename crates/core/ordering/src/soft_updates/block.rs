@@ -8,7 +8,8 @@ use super::node::{Id, Ids};
 
 /// A write of a block, from the time its image was made until it is durable.
 pub(super) struct Image {
-    /// The buffer, identified by its address: after a block is forgotten, another buffer may have its key.
+    /// The buffer, identified by its address: after a block is forgotten, another buffer may have
+    /// its key.
     pub who: usize,
     pub version: u64,
     pub holds: Ids,
@@ -66,9 +67,9 @@ pub(super) struct BlockLists {
     pub changes: Changes,
     /// Writes that are not durable.
     pub images: Vec<Image>,
-    /// The *parent links* of a directory's block: the changes of the directory's inode, or of a pointer, that
-    /// lead to the block, each with the first byte to which it leads, oldest first. Until they are on disk,
-    /// entries in the block can be written but not found.
+    /// The *parent links* of a directory's block: the changes of the directory's inode, or of a
+    /// pointer, that lead to the block, each with the first byte to which it leads, oldest first.
+    /// Until they are on disk, entries in the block can be written but not found.
     pub parents: SmallVec<[(Id, u32); 1]>,
 }
 

@@ -1,4 +1,5 @@
-//! Clearing an inode, and the frees that follow: the last count, the pointers, the blocks and the inode itself.
+//! Clearing an inode, and the frees that follow: the last count, the pointers, the blocks and the
+//! inode itself.
 
 use smallvec::SmallVec;
 
@@ -29,8 +30,8 @@ pub(super) fn clear_pointers(graph: &mut Graph, op: &mut SoftOp, change: &Change
     op.resets.push(mark);
 }
 
-/// The removals of the names of an inode that has none left. Until they are on disk, the inode must stay on
-/// disk too.
+/// The removals of the names of an inode that has none left. Until they are on disk, the inode must
+/// stay on disk too.
 fn dropped(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
     match graph.inodes.get(ino).dropped.is_some() {
         true => op.under(SoftRules::COUNT_AFTER_ENTRY, graph, &ends_of_names(graph, ino)),
@@ -61,8 +62,9 @@ pub(super) fn clear_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_
     graph.note_cleared(ino, Some(id));
 }
 
-/// Makes the count of 0 that was kept back a part of the change that clears the inode. By itself it could reach the disk
-/// while the clearing waits for something of its own, such as the bitmap of a block that the inode gained before.
+/// Makes the count of 0 that was kept back a part of the change that clears the inode. By itself it
+/// could reach the disk while the clearing waits for something of its own, such as the bitmap of a
+/// block that the inode gained before.
 fn join_count(graph: &mut Graph, change: &Change<'_>, (count, clearing): (Id, Id)) {
     let range = change.ranges[0].clone();
     let now = change.buf.read();
@@ -78,8 +80,8 @@ fn join_count(graph: &mut Graph, change: &Change<'_>, (count, clearing): (Id, Id
     graph.tidy(change.buf.key());
 }
 
-/// The nodes for which the release of an inode waits: the removals of all names that it ever had. Until they
-/// have ended, a name may reach the disk, and must find the inode there.
+/// The nodes for which the release of an inode waits: the removals of all names that it ever had.
+/// Until they have ended, a name may reach the disk, and must find the inode there.
 fn names_gone(graph: &Graph, op: &SoftOp, ino: u64) -> Ids {
     let mut gone = op.gone.clone();
     gone.extend(ends_of_names(graph, ino));
@@ -99,8 +101,8 @@ pub(super) fn ends_of_names(graph: &Graph, ino: u64) -> Ids {
     gone
 }
 
-/// Defers a free until the pointers to the resource have been reset on disk. Returns the free if that has
-/// happened already, or if no pointer ever was on disk.
+/// Defers a free until the pointers to the resource have been reset on disk. Returns the free if
+/// that has happened already, or if no pointer ever was on disk.
 pub(super) fn defer(
     graph: &mut Graph,
     op: &mut SoftOp,

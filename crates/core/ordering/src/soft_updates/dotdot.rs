@@ -1,9 +1,9 @@
 //! The `..` entries on disk that may still lead to a directory that was itself removed.
 //!
-//! A removed directory stays on disk until its inode is cleared, and its `..` with it. If a file got the
-//! parent's inode before that, the `..` would lead to a file, and `fsck -p` of FreeBSD stops there. FreeBSD
-//! lowers the parent's link count only when the child is cleared (the second `dirrem` of a removed directory).
-//! Here the parent's inode is freed only then.
+//! A removed directory stays on disk until its inode is cleared, and its `..` with it. If a file
+//! got the parent's inode before that, the `..` would lead to a file, and `fsck -p` of FreeBSD
+//! stops there. FreeBSD lowers the parent's link count only when the child is cleared (the second
+//! `dirrem` of a removed directory). Here the parent's inode is freed only then.
 
 use ordo_cache::BufKey;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -29,7 +29,8 @@ struct Removed {
 pub(super) struct DotDots {
     /// For each directory, the nodes with whose end a `..` no longer leads to the directory.
     ends: FxHashMap<u64, SmallVec<[Id; 1]>>,
-    /// For each directory, the parents to which its `..` led, each with the pending change that ends this.
+    /// For each directory, the parents to which its `..` led, each with the pending change that
+    /// ends this.
     moved: FxHashMap<u64, SmallVec<[(u64, Id); 1]>>,
     /// The directories that were removed and are not cleared yet.
     removed: FxHashMap<u64, Removed>,
@@ -60,7 +61,8 @@ impl DotDots {
 }
 
 impl Graph {
-    /// Notes that the `..` of a directory no longer leads to `parent` when the change `id` is on disk.
+    /// Notes that the `..` of a directory no longer leads to `parent` when the change `id` is on
+    /// disk.
     pub(super) fn note_dotdot(&mut self, dir: u64, parent: u64, id: Id) {
         self.forget_ended();
         self.dotdots.note_end(parent, id);
@@ -84,8 +86,8 @@ impl Graph {
         debug_assert!(before.is_none(), "directory {dir} was removed twice");
     }
 
-    /// Notes that the change `by` clears an inode; `None` for an inode that never was and never will be on
-    /// disk.
+    /// Notes that the change `by` clears an inode; `None` for an inode that never was and never
+    /// will be on disk.
     pub(super) fn note_cleared(&mut self, ino: u64, by: Option<Id>) {
         let Some(removed) = self.dotdots.removed.remove(&ino) else { return };
         for (parent, by) in removed.parents.iter().filter_map(|parent| Some((*parent, by?))) {

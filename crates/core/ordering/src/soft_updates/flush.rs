@@ -17,18 +17,20 @@ const RECLAIM_ROUNDS: u32 = 8;
 /// The number of rounds of an fsync, none with a gain, after which a defect is assumed.
 const FRUITLESS_MAX: u32 = 10_000;
 
-/// The number of blocks that are written at a time to free memory, besides those on which they depend.
+/// The number of blocks that are written at a time to free memory, besides those on which they
+/// depend.
 const RELIEF_BLOCKS: usize = 1024;
 
-/// The number of times that these blocks are written, as long as each time meets a dependency. The search for them looks at
-/// the whole graph, and a long chain of dependencies between few blocks needs many waves.
+/// The number of times that these blocks are written, as long as each time meets a dependency. The
+/// search for them looks at the whole graph, and a long chain of dependencies between few blocks
+/// needs many waves.
 const RELIEF_WAVES: u32 = 64;
 
 /// The waves end when one part in this number of the memory for dependencies has become free.
 const WAVES_FREE: usize = 32;
 
-/// The part of the memory for dependencies that must be free before held-back operations continue: one over
-/// this number.
+/// The part of the memory for dependencies that must be free before held-back operations continue:
+/// one over this number.
 const FREE_PART: usize = 8;
 
 /// The blocks that must be written before a file is durable.
@@ -42,8 +44,8 @@ struct Wanted {
 }
 
 impl Graph {
-    /// Everything for which a file waits: its inode, the dependencies of its dirty blocks, its names, and the
-    /// directories up to the root.
+    /// Everything for which a file waits: its inode, the dependencies of its dirty blocks, its
+    /// names, and the directories up to the root.
     fn wanted(&self, ino: u64, dirty: &[BufRef]) -> Wanted {
         let mut wanted = Wanted::default();
         self.collect_blocks(dirty, u64::MAX, &mut wanted);
@@ -87,7 +89,8 @@ impl Graph {
         blocks.into_iter().map(|(_, key)| key)
     }
 
-    /// Adds those of the first `changes` nodes that lie on these blocks, and all nodes for which they wait.
+    /// Adds those of the first `changes` nodes that lie on these blocks, and all nodes for which
+    /// they wait.
     fn collect_blocks(&self, blocks: &[BufRef], changes: u64, wanted: &mut Wanted) {
         for block in blocks.iter().filter_map(|buf| self.blocks.get(&buf.key())) {
             for (_, id) in block.changes() {
@@ -106,8 +109,8 @@ impl Graph {
             if wanted.seen.insert(id) {
                 wanted.blocks.insert(block);
                 stack.extend(self.needs(id));
-                // Earlier changes of the same cell reach the disk before this one, and may be merged with later
-                // ones.
+                // Earlier changes of the same cell reach the disk before this one, and may be
+                // merged with later ones.
                 if let Some(change) = self.change(id)
                     && wanted.cells.insert((block, change.cell))
                 {
@@ -137,8 +140,8 @@ pub(super) async fn fsync(
         if !first && wanted.seen.is_empty() && bufs.is_empty() {
             return cache.barrier_if_needed().await;
         }
-        // The first round writes the inode as it is. Later ones need not: its block may be dirty with other inodes only,
-        // and what waited in this one is among the wanted blocks.
+        // The first round writes the inode as it is. Later ones need not: its block may be dirty
+        // with other inodes only, and what waited in this one is among the wanted blocks.
         bufs.extend((first && !is_written).then(|| block.clone()));
         bufs.extend(wanted.blocks.iter().filter_map(|key| cache.peek(*key)));
         bufs.sort_by_key(|b| b.key());
@@ -163,9 +166,9 @@ pub(super) async fn fsync(
     }
 }
 
-/// Holds an operation back when dependencies take more memory than allowed, and writes meanwhile, so that no
-/// more dependencies are made than are met. The operation continues when an eighth of the memory is free again,
-/// so that one write and one flush serve many operations.
+/// Holds an operation back when dependencies take more memory than allowed, and writes meanwhile,
+/// so that no more dependencies are made than are met. The operation continues when an eighth of
+/// the memory is free again, so that one write and one flush serve many operations.
 pub(super) async fn hold_back(state: &State, cache: &Cache) -> Result<(), BlockError> {
     let most = state.options.memory_beside(cache.config().capacity);
     if !state.is_over(cache) {
@@ -185,8 +188,9 @@ pub(super) async fn hold_back(state: &State, cache: &Cache) -> Result<(), BlockE
     Ok(())
 }
 
-/// Writes until memory is free, or until writing frees none. The task that does deferred frees calls this,
-/// because a free makes dependencies of its own. So this function never waits for a free.
+/// Writes until memory is free, or until writing frees none. The task that does deferred frees
+/// calls this, because a free makes dependencies of its own. So this function never waits for a
+/// free.
 pub(super) async fn evict(state: &State, cache: &Cache) -> Result<(), BlockError> {
     let most = state.options.memory_beside(cache.config().capacity);
     if state.is_over(cache) {
@@ -195,9 +199,9 @@ pub(super) async fn evict(state: &State, cache: &Cache) -> Result<(), BlockError
     Ok(())
 }
 
-/// Writes the blocks with the most dependencies, and those for which they wait. Returns whether that freed
-/// memory; `None` if another task has just written. On a disk with a volatile cache each wave costs a flush, so
-/// one wave must meet many dependencies.
+/// Writes the blocks with the most dependencies, and those for which they wait. Returns whether
+/// that freed memory; `None` if another task has just written. On a disk with a volatile cache each
+/// wave costs a flush, so one wave must meet many dependencies.
 async fn write_for_memory(state: &State, cache: &Cache) -> Result<Option<bool>, BlockError> {
     if state.writing.replace(true) {
         state.relieved.notified().await;
@@ -233,7 +237,8 @@ async fn write_heaviest(state: &State, cache: &Cache) -> Result<bool, BlockError
     cache.write_some(cache.config().dirty_max / 4).await
 }
 
-/// Hastens deferred frees by writing the blocks for which they wait. Returns whether anything was freed.
+/// Hastens deferred frees by writing the blocks for which they wait. Returns whether anything was
+/// freed.
 pub(super) async fn reclaim(state: &State, cache: &Cache) -> Result<bool, BlockError> {
     let before = state.taken.get();
     for _ in 0..RECLAIM_ROUNDS {

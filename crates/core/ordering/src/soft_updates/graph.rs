@@ -1,8 +1,8 @@
 //! The dependency graph: nodes, and the blocks and inodes that they concern.
 //!
-//! A node ([`node`](super::node)) lists the nodes for which it waits, and the nodes that wait for it. A node
-//! ends when it is on disk. From then on its number finds no node, which shows a holder of the number that the
-//! dependency is met.
+//! A node ([`node`](super::node)) lists the nodes for which it waits, and the nodes that wait for
+//! it. A node ends when it is on disk. From then on its number finds no node, which shows a holder
+//! of the number that the dependency is met.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -35,20 +35,21 @@ pub(super) struct Graph {
     pub(super) names_by_parent: FxHashMap<Id, Vec<u64>>,
     /// For each parent link, the blocks that are found through it.
     pub(super) blocks_by_parent: FxHashMap<Id, SmallVec<[BufKey; 1]>>,
-    /// New names, not on disk yet, of directories that had others. The paths to everything below these
-    /// directories change.
+    /// New names, not on disk yet, of directories that had others. The paths to everything below
+    /// these directories change.
     pub(super) moved: Ids,
-    /// Removed entries that may still be on disk: by a hash of directory and name, the node whose end removes
-    /// the entry from the disk, and the entry's chunk.
+    /// Removed entries that may still be on disk: by a hash of directory and name, the node whose
+    /// end removes the entry from the disk, and the entry's chunk.
     pub(super) removed: FxHashMap<u64, (Id, Chunk)>,
     /// For each node, the removed names that end with it.
     pub(super) removed_with: FxHashMap<Id, Vec<u64>>,
-    /// Removed entries that never were on disk: by a hash of directory and name, the inodes for which they stood, as far as these
-    /// have other names that are not on disk.
+    /// Removed entries that never were on disk: by a hash of directory and name, the inodes for
+    /// which they stood, as far as these have other names that are not on disk.
     pub(super) passed: FxHashMap<u64, SmallVec<[u64; 2]>>,
     /// The number of entries of `passed` at which those without a meaning are removed.
     pub(super) passed_max: usize,
-    /// Blocks of inodes that were initialised and are not counted yet, each with its block-written node.
+    /// Blocks of inodes that were initialised and are not counted yet, each with its block-written
+    /// node.
     pub(super) filled: FxHashMap<BufKey, Id>,
     pub(super) dotdots: DotDots,
     /// Addresses of blocks that will never be written, so no pointer to them will be on disk.
@@ -191,8 +192,8 @@ impl Graph {
         false
     }
 
-    /// Whether the nodes that wait for `ids` can wait for `by` instead, because nothing in `by` waits for them at any distance.
-    /// The answer is no also where that would need a long search.
+    /// Whether the nodes that wait for `ids` can wait for `by` instead, because nothing in `by`
+    /// waits for them at any distance. The answer is no also where that would need a long search.
     pub(super) fn can_replace(&self, ids: &[Id], by: &[Id]) -> bool {
         /// The number of nodes at which the search ends.
         const LOOKED_AT: usize = 256;
@@ -215,15 +216,15 @@ impl Graph {
         true
     }
 
-    /// Whether two nodes are the same, or changes of one cell. Those reach the disk in order without a wait. A wait would
-    /// keep [fused](Self::fuse_after) ones from the disk for ever.
+    /// Whether two nodes are the same, or changes of one cell. Those reach the disk in order
+    /// without a wait. A wait would keep [fused](Self::fuse_after) ones from the disk for ever.
     fn share_cell(&self, one: Id, other: Id) -> bool {
         let place = |id| self.change(id).map(|change| (change.block, change.cell));
         one == other || place(one).is_some_and(|at| place(other) == Some(at))
     }
 
-    /// The nodes that reach the disk before a change, or together with it, because they belong to the same
-    /// cell.
+    /// The nodes that reach the disk before a change, or together with it, because they belong to
+    /// the same cell.
     fn bound(&self, id: Id) -> Ids {
         let Some(change) = self.change(id) else { return Ids::new() };
         let chain = self.cell(change.block, change.cell);
@@ -273,7 +274,8 @@ impl Graph {
         *self.needs_mut(id).expect("just seen").0 = list;
     }
 
-    /// Adds a change of a cell of a block. It waits for `needs`, and, if `open`, for the end of its operation.
+    /// Adds a change of a cell of a block. It waits for `needs`, and, if `open`, for the end of its
+    /// operation.
     pub(super) fn add_change(
         &mut self,
         (block, cell): (BufKey, u32),
@@ -405,12 +407,14 @@ impl Graph {
         self.free_waiters(&chain, place);
     }
 
-    /// Ends the circles that fusing the changes of a cell from `place` on has closed: a node that waits for one of them, and
-    /// for which a later one waits, waits for the change before them instead.
+    /// Ends the circles that fusing the changes of a cell from `place` on has closed: a node that
+    /// waits for one of them, and for which a later one waits, waits for the change before them
+    /// instead.
     ///
-    /// Such a node is an entry. Its inode has lost all names, and one that is open is cut: the cut waits until the names are
-    /// gone from the disk, and a pointer that it resets waits for the cut. The entry is only removed in memory, so the inode
-    /// as it was before that pointer is good enough for it.
+    /// Such a node is an entry. Its inode has lost all names, and one that is open is cut: the cut
+    /// waits until the names are gone from the disk, and a pointer that it resets waits for the
+    /// cut. The entry is only removed in memory, so the inode as it was before that pointer is good
+    /// enough for it.
     fn free_waiters(&mut self, chain: &[Id], place: usize) {
         let Some(last) = chain.last().copied() else { return };
         let first = self.first_fused(chain, place);
@@ -428,8 +432,8 @@ impl Graph {
         }
     }
 
-    /// The first change of a cell that no image has without the one at `place`, or without later ones that none has without
-    /// that.
+    /// The first change of a cell that no image has without the one at `place`, or without later
+    /// ones that none has without that.
     fn first_fused(&self, chain: &[Id], mut place: usize) -> usize {
         let with = |id: &Id| {
             let with = self.change(*id)?.with?;
@@ -464,8 +468,8 @@ impl Graph {
         }
     }
 
-    /// Ends a node, which is on disk or no longer needed: the nodes that waited for it wait no longer. The
-    /// caller must [`tidy`](Self::tidy) its block.
+    /// Ends a node, which is on disk or no longer needed: the nodes that waited for it wait no
+    /// longer. The caller must [`tidy`](Self::tidy) its block.
     pub(super) fn end(&mut self, id: Id) {
         for waiter in self.take(id) {
             self.satisfy(waiter);
@@ -517,7 +521,8 @@ impl Graph {
         waiting
     }
 
-    /// Removes a change, no longer live, from its block, and drops the list of nodes for which it waited.
+    /// Removes a change, no longer live, from its block, and drops the list of nodes for which it
+    /// waited.
     fn unhang(&mut self, id: Id, change: &Change) {
         let (mut needs, mut placed) = (change.needs, change.placed);
         self.edges.take::<[Id; 2]>(&mut needs);
@@ -531,8 +536,8 @@ impl Graph {
         }
     }
 
-    /// Ends a node that is no longer needed. The nodes that waited for it wait for `by` instead; if `by` is
-    /// `None`, they wait no longer.
+    /// Ends a node that is no longer needed. The nodes that waited for it wait for `by` instead; if
+    /// `by` is `None`, they wait no longer.
     pub(super) fn replace(&mut self, id: Id, by: Option<Id>) {
         let by = by.filter(|by| *by != id && self.is_live(*by));
         let Some(by) = by else { return self.end(id) };

@@ -10,8 +10,8 @@ use super::node::{Change, FLAG, Free, Id, Ids};
 use super::slab::List;
 
 impl Graph {
-    /// Rolls back in an image every change that must not be on disk yet. Returns whether there were any.
-    /// `cells` gets the places of the cells that were rolled back.
+    /// Rolls back in an image every change that must not be on disk yet. Returns whether there were
+    /// any. `cells` gets the places of the cells that were rolled back.
     pub(super) fn make_image(
         &mut self,
         key: BufKey,
@@ -50,8 +50,8 @@ impl Graph {
         !back.is_empty()
     }
 
-    /// Rolls back the changes at these indices of a block's list, the newest first, since two cells may share
-    /// bytes.
+    /// Rolls back the changes at these indices of a block's list, the newest first, since two cells
+    /// may share bytes.
     fn roll_back(
         &mut self,
         block: &BlockDeps,
@@ -71,8 +71,8 @@ impl Graph {
         self.rollbacks += back.len() as u64;
     }
 
-    /// The indices of the changes that must be rolled back, in order: in each cell, one change and all later
-    /// ones.
+    /// The indices of the changes that must be rolled back, in order: in each cell, one change and
+    /// all later ones.
     fn to_roll_back(&self, block: &BlockDeps) -> Vec<usize> {
         let mut back = Vec::new();
         let mut from = 0;
@@ -95,7 +95,8 @@ impl Graph {
         back
     }
 
-    /// The age of the oldest change of a block that was in no image so far: the number of nodes made before it.
+    /// The age of the oldest change of a block that was in no image so far: the number of nodes
+    /// made before it.
     pub(super) fn oldest_unwritten(&self, key: BufKey) -> Option<u64> {
         let changes = self.blocks.get(&key)?.changes().iter();
         let change = |id: Id| self.change(id).expect("changes on a block are live");
@@ -124,9 +125,10 @@ impl Graph {
         self.release_memory();
     }
 
-    /// Notes that a block is forgotten without a write, because the pointer to it has been reset. Everything
-    /// that waits for the block now waits for the last change of the inode `owner`. If the pointer was in an
-    /// indirect block, that change lowers the inode's count of blocks, and waits for the reset in turn.
+    /// Notes that a block is forgotten without a write, because the pointer to it has been reset.
+    /// Everything that waits for the block now waits for the last change of the inode `owner`. If
+    /// the pointer was in an indirect block, that change lowers the inode's count of blocks, and
+    /// waits for the reset in turn.
     pub(super) fn forget(&mut self, key: BufKey, owner: u64) {
         let Some(block) = self.blocks.remove(&key) else { return };
         self.listed -= usize::from(block.has_lists());
@@ -134,8 +136,8 @@ impl Graph {
         let heir = self.inodes.get(owner).body;
         let held: Ids =
             block.images().iter().flat_map(|image| image.holds.iter().copied()).collect();
-        // A block-written dependency whose block is in a write under way counts as open too, since that write
-        // may be lost.
+        // A block-written dependency whose block is in a write under way counts as open too, since
+        // that write may be lost.
         let met = held.iter().copied().filter(|id| self.is_written(*id));
         let written: Ids = met.chain(block.written).collect();
         for written in written {
@@ -150,8 +152,8 @@ impl Graph {
         }
     }
 
-    /// Joins a pointer in the inode, whose target will never be written, to the change that resets it: neither
-    /// is ever on disk without the other.
+    /// Joins a pointer in the inode, whose target will never be written, to the change that resets
+    /// it: neither is ever on disk without the other.
     fn join_pointer(&mut self, written: Id, waiter: Id, owner: u64) {
         let Some(change) = self.change(waiter) else { return };
         if change.subject != owner || change.included {

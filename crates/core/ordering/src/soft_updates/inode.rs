@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use super::node::Id;
 use super::slab::{List, Lists};
 
-/// A name that cannot be found on disk yet: the change that must be on disk first, and the block and first byte of
-/// the name's entry.
+/// A name that cannot be found on disk yet: the change that must be on disk first, and the block
+/// and first byte of the name's entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
     pub id: Id,
@@ -26,8 +26,8 @@ pub(super) struct InodeDeps {
     pub body: Option<Id>,
     /// The change with which the inode's link count became 0.
     pub dropped: Option<Id>,
-    /// The change in `dropped`, if it is kept back until the inode is freed. On disk, a directory without links then has no
-    /// contents either.
+    /// The change in `dropped`, if it is kept back until the inode is freed. On disk, a directory
+    /// without links then has no contents either.
     pub kept: Option<Id>,
     /// The inode's names that cannot be found on disk yet.
     names: List,
@@ -99,8 +99,8 @@ impl Inodes {
         self.get(ino).names != List::default()
     }
 
-    /// Whether some name of an inode cannot be found yet, because of its own entry or because of its
-    /// directory.
+    /// Whether some name of an inode cannot be found yet, because of its own entry or because of
+    /// its directory.
     pub(super) fn is_hidden(&self, ino: u64) -> bool {
         let deps = self.get(ino);
         deps.names != List::default() || deps.hidden_in != List::default()

@@ -11,8 +11,8 @@ use super::inode::Chunk;
 use super::node::Id;
 use crate::DeferredFree;
 
-/// The memory of a hash map's entry, in bytes. The map keeps a share of vacant entries, and a control byte for
-/// each.
+/// The memory of a hash map's entry, in bytes. The map keeps a share of vacant entries, and a
+/// control byte for each.
 pub(super) const fn in_map(payload: usize) -> usize {
     payload + payload / 4 + 1
 }
@@ -31,8 +31,8 @@ impl Graph {
         self.peak = self.peak.max(self.bytes());
     }
 
-    /// The memory of everything that is in the graph, in bytes. It falls when nodes end, so a bound can be
-    /// held.
+    /// The memory of everything that is in the graph, in bytes. It falls when nodes end, so a bound
+    /// can be held.
     fn bytes(&self) -> usize {
         let list = size_of::<SmallVec<[u64; 1]>>();
         self.changes.bytes()
@@ -62,8 +62,8 @@ impl Graph {
     pub(super) fn release_memory(&mut self) {
         /// The number of entries of a map that stay allocated.
         const KEPT: usize = 1024;
-        /// The least number of nodes made since the last release. After fewer, a release is not worth the
-        /// work.
+        /// The least number of nodes made since the last release. After fewer, a release is not
+        /// worth the work.
         const WORTH: u64 = 4 * KEPT as u64;
         let nodes = self.changes.len() + self.written.len() + self.frees.len();
         if nodes > 0 || self.made - self.released < WORTH {
@@ -100,8 +100,8 @@ mod tests {
     use super::super::rollback::Rollback;
     use super::*;
 
-    /// Memory is freed when all nodes have ended, and the number of an ended node never stands for another.
-    /// Would catch memory that is never freed, and numbers that are used twice.
+    /// Memory is freed when all nodes have ended, and the number of an ended node never stands for
+    /// another. Would catch memory that is never freed, and numbers that are used twice.
     #[test]
     fn ended_nodes_take_no_memory_and_their_numbers_stay_unused() {
         let mut graph = Graph::default();

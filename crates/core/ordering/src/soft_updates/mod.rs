@@ -1,10 +1,11 @@
-//! Soft updates: every write is delayed. Changes that must not be on disk yet are rolled back in the image that
-//! is written.
+//! Soft updates: every write is delayed. Changes that must not be on disk yet are rolled back in
+//! the image that is written.
 //!
-//! Source: soft-updates-2000, the whole; journaling-versus-soft-updates-2000, section 3.1. Section 2 has the
-//! three rules: never point to a structure before it has been initialised; never reuse a resource before all
-//! pointers to it have been reset; never reset the last pointer to a live structure before a new one has been
-//! set. This table says what each rule means here, and names the switch by which a test turns it off:
+//! Source: soft-updates-2000, the whole; journaling-versus-soft-updates-2000, section 3.1. Section
+//! 2 has the three rules: never point to a structure before it has been initialised; never reuse a
+//! resource before all pointers to it have been reset; never reset the last pointer to a live
+//! structure before a new one has been set. This table says what each rule means here, and names
+//! the switch by which a test turns it off:
 //!
 //! | this change | waits for | switch |
 //! |---|---|---|
@@ -30,11 +31,13 @@
 //! | a pointer in an indirect block | the inode's higher count of blocks, and the size that comes with it | `BLOCK_COUNTS` |
 //! | an inode's lower count of blocks | the reset of the pointers | `BLOCK_COUNTS` |
 //!
-//! `tests/soft_rules.rs` has a scenario of a few blocks for each of these rules, with the rule on and off.
+//! `tests/soft_rules.rs` has a scenario of a few blocks for each of these rules, with the rule on
+//! and off.
 //!
 //! # One create and one remove
 //!
-//! `create("f")` in the directory `d` makes four changes in memory. Each arrow reads "waits for", and the boxes are blocks:
+//! `create("f")` in the directory `d` makes four changes in memory. Each arrow reads "waits for",
+//! and the boxes are blocks:
 //!
 //! ```text
 //!  block of d                 block of inodes              group's bitmap
@@ -47,16 +50,17 @@
 //!                                                         └──────────────┘
 //! ```
 //!
-//! The entry is a *link addition* (`diradd`), the pointer a *block allocation* (`allocdirect`), the pending inode an
-//! `inodedep`, the bitmap a `bmsafemap`. The blocks may be written in any order. If the block of `d` goes
-//! first, its image shows inode number 0 in the entry; the buffer keeps the new entry, and the block stays
-//! dirty. If block 90 and the bitmap are written first, then the inodes, then the block of `d`, nothing is
-//! rolled back at all.
+//! The entry is a *link addition* (`diradd`), the pointer a *block allocation* (`allocdirect`), the
+//! pending inode an `inodedep`, the bitmap a `bmsafemap`. The blocks may be written in any order.
+//! If the block of `d` goes first, its image shows inode number 0 in the entry; the buffer keeps
+//! the new entry, and the block stays dirty. If block 90 and the bitmap are written first, then the
+//! inodes, then the block of `d`, nothing is rolled back at all.
 //!
-//! `unlink("f")` removes the entry at once, a *link removal* (`dirrem`). The other steps follow, each when the
-//! one before it is on disk: the link count falls to 0; the inode is cleared and its pointers with it, a *block
-//! deallocation* (`freeblks`, `freefile`); the bits in the bitmap are cleared. A file that is created and
-//! removed between two writes never reaches the disk: the entry and the inode cancel out in memory.
+//! `unlink("f")` removes the entry at once, a *link removal* (`dirrem`). The other steps follow,
+//! each when the one before it is on disk: the link count falls to 0; the inode is cleared and its
+//! pointers with it, a *block deallocation* (`freeblks`, `freefile`); the bits in the bitmap are
+//! cleared. A file that is created and removed between two writes never reaches the disk: the entry
+//! and the inode cancel out in memory.
 //!
 //! # FreeBSD's structures
 //!
@@ -79,28 +83,32 @@
 //! | link addition | `record::entry_change`, `record::links_change` |
 //! | link removal | `record::remove_entry`, `record::links_change`, `clear::defer` |
 //!
-//! As in the paper's section 3.5, one structure stands for a dependency, and both the block and the inode that
-//! it concerns have lists that lead to it. Memory is bounded where dependencies are made (`flush::hold_back`),
-//! and blocks without pending dependencies are written first ([`WriteGate::prerequisites`]).
+//! As in the paper's section 3.5, one structure stands for a dependency, and both the block and the
+//! inode that it concerns have lists that lead to it. Memory is bounded where dependencies are made
+//! (`flush::hold_back`), and blocks without pending dependencies are written first
+//! ([`WriteGate::prerequisites`]).
 //!
 //! # Layers
 //!
-//! Lowest first: `slab` (memory), `rollback` (old bytes), `node` (three kinds of dependency), `block` and
-//! `inode` (the dependencies of a block, of an inode), `graph` (which node waits for which), `memory` (the
-//! graph's size), `names` (the nodes that make a name findable), `dotdot` (the directories to which `..`
-//! entries lead), `image` (what may be written), `record` (from the core's changes to the graph), `flush`
-//! (fsync, the bound on memory, space), and [`SoftUpdates`], the ordering.
+//! Lowest first: `slab` (memory), `rollback` (old bytes), `node` (three kinds of dependency),
+//! `block` and `inode` (the dependencies of a block, of an inode), `graph` (which node waits for
+//! which), `memory` (the graph's size), `names` (the nodes that make a name findable), `dotdot`
+//! (the directories to which `..` entries lead), `image` (what may be written), `record` (from the
+//! core's changes to the graph), `flush` (fsync, the bound on memory, space), and [`SoftUpdates`],
+//! the ordering.
 //!
 //! # Invariants
 //!
-//! - A node waits only for older nodes, so there are no cycles, whatever blocks the nodes lie on. Fused changes of one cell
-//!   reach the disk together, so the older ones wait for what the newer ones wait for: `Graph::fuse_after` ends the cycles
-//!   that this would close.
-//! - An image shows each cell (an inode, its link count, a pointer, an entry) in a state that the cell had.
-//! - Each node waits for a block that is dirty, or written but not flushed, or for an operation under way. So every
-//!   node is met in the end.
-//! - Bits in bitmaps are set in memory at once, and bitmaps are written without rollbacks. Only deferred frees clear
-//!   bits, when they are due. So a bit on disk may say "used" of a free block, but never "free" of a used one.
+//! - A node waits only for older nodes, so there are no cycles, whatever blocks the nodes lie on.
+//!   Fused changes of one cell reach the disk together, so the older ones wait for what the newer
+//!   ones wait for: `Graph::fuse_after` ends the cycles that this would close.
+//! - An image shows each cell (an inode, its link count, a pointer, an entry) in a state that the
+//!   cell had.
+//! - Each node waits for a block that is dirty, or written but not flushed, or for an operation
+//!   under way. So every node is met in the end.
+//! - Bits in bitmaps are set in memory at once, and bitmaps are written without rollbacks. Only
+//!   deferred frees clear bits, when they are due. So a bit on disk may say "used" of a free block,
+//!   but never "free" of a used one.
 
 mod block;
 mod clear;
@@ -151,8 +159,8 @@ bitflags::bitflags! {
         const POINTER_AFTER_BITMAP = 32;
         /// A block of metadata is on disk before the pointer to it.
         const BLOCK_BEFORE_POINTER = 64;
-        /// A block of a file is on disk before the pointer to it. Otherwise a crash may show a file's user data
-        /// that another user had deleted.
+        /// A block of a file is on disk before the pointer to it. Otherwise a crash may show a
+        /// file's user data that another user had deleted.
         const DATA_BEFORE_POINTER = 128;
         /// Fragments become free after the pointers to them are reset.
         const FREE_AFTER_RESET = 256;
@@ -162,12 +170,13 @@ bitflags::bitflags! {
         const WHOLE_OPERATIONS = 1024;
         /// A block of inodes is on disk before its group counts it.
         const INODES_BEFORE_USE = 2048;
-        /// An inode's count of blocks is never too low on disk, and no pointer lies beyond its size.
+        /// An inode's count of blocks is never too low on disk, and no pointer lies beyond its
+        /// size.
         const BLOCK_COUNTS = 4096;
         /// An entry is on disk after the removal of another one of its name.
         const ONE_OF_A_NAME = 8192;
-        /// A link count becomes 0 in the write that clears the inode. If it came earlier, FreeBSD's check would
-        /// count a directory's `.` as a link too many.
+        /// A link count becomes 0 in the write that clears the inode. If it came earlier, FreeBSD's
+        /// check would count a directory's `.` as a link too many.
         const LAST_COUNT_WITH_CLEARING = 16384;
         /// A directory's size is on disk after the contents of the space by which it grows.
         const SIZE_AFTER_CONTENTS = 32768;
@@ -181,8 +190,8 @@ bitflags::bitflags! {
 pub struct SoftOptions {
     /// The rules that are on.
     pub rules: SoftRules,
-    /// Memory for dependencies, in bytes, beyond which operations are slowed. The default is an eighth of the
-    /// cache's.
+    /// Memory for dependencies, in bytes, beyond which operations are slowed. The default is an
+    /// eighth of the cache's.
     pub memory_max: Option<usize>,
 }
 
@@ -508,8 +517,8 @@ impl OrderingOp for SoftOp {
             && !cache.is_durable(init)
             && (init.is_writing() || !init.is_dirty())
         {
-            // A write that is under way may have older contents, and a write that was not flushed may be lost.
-            // The block will be written once more, and the node waits for that write.
+            // A write that is under way may have older contents, and a write that was not flushed
+            // may be lost. The block will be written once more, and the node waits for that write.
             cache.mark_dirty(init);
         }
         MaybeFuture::ready(Ok(()))

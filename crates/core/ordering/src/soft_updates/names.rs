@@ -1,5 +1,5 @@
-//! Names: the nodes that must be on disk before an inode can be found, and the removed names that may still be
-//! on disk.
+//! Names: the nodes that must be on disk before an inode can be found, and the removed names that
+//! may still be on disk.
 
 use ordo_cache::BufKey;
 use rustc_hash::FxHashSet;
@@ -33,9 +33,10 @@ impl Graph {
         }
     }
 
-    /// The parent links that must be on disk before a change of a directory's block can be found: the links of
-    /// one cell, or of the whole block. They are the directory's size, and the pointer to the block if it is
-    /// not in the inode. An entry in space that cannot be found yet is already gone when it is removed.
+    /// The parent links that must be on disk before a change of a directory's block can be found:
+    /// the links of one cell, or of the whole block. They are the directory's size, and the pointer
+    /// to the block if it is not in the inode. An entry in space that cannot be found yet is
+    /// already gone when it is removed.
     pub(super) fn parents_at(&self, key: BufKey, cell: Option<u32>) -> Ids {
         let Some(block) = self.blocks.get(&key).filter(|b| !b.parents().is_empty()) else {
             return Ids::new();
@@ -55,8 +56,8 @@ impl Graph {
             .flat_map(|block| block.parents().iter().map(|(id, _)| *id))
     }
 
-    /// The entries that must be on disk before a name in the directory `dir` can be found: the directory's own
-    /// entry, its parent's, and so on up to the root.
+    /// The entries that must be on disk before a name in the directory `dir` can be found: the
+    /// directory's own entry, its parent's, and so on up to the root.
     pub(super) fn path_to(&self, dir: u64, out: &mut Ids) {
         let mut dirs = vec![dir];
         let mut seen = FxHashSet::default();
@@ -80,7 +81,8 @@ impl Graph {
         self.live(&self.moved)
     }
 
-    /// The directory that contains the entry which a change makes, or which it gives to another inode.
+    /// The directory that contains the entry which a change makes, or which it gives to another
+    /// inode.
     fn dir_of(&self, id: Id) -> Option<u64> {
         self.change(id).map(|c| if c.block.file == 0 { c.subject } else { c.block.file })
     }
@@ -91,9 +93,9 @@ impl Graph {
         pending.chain(self.inodes.hidden_in(ino)).collect()
     }
 
-    /// The nodes that must be on disk before an inode can be found by its names other than the one at `at`,
-    /// which has the changes `own`. The nodes are the entries of the other names, including the `new` ones of
-    /// this operation, and the paths to all of them.
+    /// The nodes that must be on disk before an inode can be found by its names other than the one
+    /// at `at`, which has the changes `own`. The nodes are the entries of the other names,
+    /// including the `new` ones of this operation, and the paths to all of them.
     pub(super) fn other_names(&self, ino: u64, at: (BufKey, u32), own: &[Id], new: &[Id]) -> Ids {
         // The entry at `at` may itself be on disk, while the path to it is not.
         let names = self.inodes.names(ino).filter(|n| !own.contains(&n.id) && n.at != at);
@@ -107,8 +109,8 @@ impl Graph {
         needs
     }
 
-    /// Notes that a name of an inode, in `dir`, is on disk or gone: the name can be found as soon as `parents`
-    /// are on disk.
+    /// Notes that a name of an inode, in `dir`, is on disk or gone: the name can be found as soon
+    /// as `parents` are on disk.
     pub(super) fn unname(&mut self, ino: u64, id: Id, parents: &[Id], dir: u64) {
         let Some(Name { at, .. }) = self.inodes.names(ino).find(|name| name.id == id) else {
             return;
@@ -135,8 +137,8 @@ impl Graph {
         }
     }
 
-    /// Marks an inode's names as findable if all of them are, and with them the names in the inode if it is a
-    /// directory.
+    /// Marks an inode's names as findable if all of them are, and with them the names in the inode
+    /// if it is a directory.
     fn note_found(&mut self, ino: u64) {
         let mut found = vec![ino];
         while let Some(dir) = found.pop() {
@@ -153,15 +155,16 @@ impl Graph {
         self.removed_with.entry(id).or_default().push(name);
     }
 
-    /// The node that must end before an entry of this name may be on disk in `chunk`: the removal of another
-    /// entry of that name. There is none if both are in one chunk, because they change together.
+    /// The node that must end before an entry of this name may be on disk in `chunk`: the removal
+    /// of another entry of that name. There is none if both are in one chunk, because they change
+    /// together.
     pub(super) fn same_name(&self, dir: u64, name: &[u8], chunk: Chunk) -> Option<Id> {
         let (id, place) = *self.removed.get(&name_hash(dir, name))?;
         (place != chunk).then_some(id)
     }
 
-    /// Notes that an entry which never was on disk is removed, while inodes that it stood for have other names that are not on
-    /// disk either.
+    /// Notes that an entry which never was on disk is removed, while inodes that it stood for have
+    /// other names that are not on disk either.
     pub(super) fn note_passed(&mut self, dir: u64, name: &[u8], inodes: &[u64]) {
         if inodes.is_empty() {
             return;
@@ -188,9 +191,9 @@ impl Graph {
         self.inodes.get(ino).dropped.is_none() && self.inodes.is_hidden(ino)
     }
 
-    /// The nodes that must end before `name` may be on disk for `child`: the present names of the inodes that had it in memory
-    /// before, and no other one on disk. A file that is renamed, and whose first name another file gets, is not lost when only
-    /// the other file is made durable.
+    /// The nodes that must end before `name` may be on disk for `child`: the present names of the
+    /// inodes that had it in memory before, and no other one on disk. A file that is renamed, and
+    /// whose first name another file gets, is not lost when only the other file is made durable.
     pub(super) fn passed_from(&self, dir: u64, name: &[u8], child: u64) -> Ids {
         let mut needs = Ids::new();
         for ino in self.passed.get(&name_hash(dir, name)).into_iter().flatten() {

@@ -29,8 +29,8 @@ pub(super) enum Kind {
     Free,
 }
 
-/// The number of a node. Once the node has ended, the number finds nothing: that shows that the dependency is
-/// met.
+/// The number of a node. Once the node has ended, the number finds nothing: that shows that the
+/// dependency is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id {
     /// The index in the slab of its kind. The two highest bits give the kind.
@@ -57,12 +57,13 @@ impl Id {
     }
 }
 
-/// A change of a cell. A cell is an inode's link count, the rest of an inode, a pointer, or a directory entry.
-/// Changes of one cell build on one another: no image has one without those before it, so an image always shows
-/// a state that the cell had.
+/// A change of a cell. A cell is an inode's link count, the rest of an inode, a pointer, or a
+/// directory entry. Changes of one cell build on one another: no image has one without those before
+/// it, so an image always shows a state that the cell had.
 pub(super) struct Change {
     pub stamp: u32,
-    /// The number of nodes for which the change waits. An operation that is not complete counts as one.
+    /// The number of nodes for which the change waits. An operation that is not complete counts as
+    /// one.
     pub unmet: u32,
     /// The block that was changed.
     pub block: BufKey,
@@ -147,7 +148,7 @@ impl Stamped for Free {
     }
 }
 
-// The bound on memory for dependencies limits how far the disk may be behind, so a node's size is part of the
-// design.
+// The bound on memory for dependencies limits how far the disk may be behind, so a node's size is
+// part of the design.
 const _: () = assert!(size_of::<Change>() <= 88 && size_of::<Written>() <= 24);
 const _: () = assert!(size_of::<Free>() <= 40 && size_of::<Option<Id>>() == 8);

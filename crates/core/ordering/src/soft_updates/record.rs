@@ -116,8 +116,8 @@ fn difference(change: &Change<'_>) -> Rollback {
 /// Enters a change into the graph.
 pub(super) fn record(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
     let key = change.buf.key();
-    // A block without dependencies that is dirty already has changes that waited for nothing, and that no image has
-    // shown yet. An fsync waits for them.
+    // A block without dependencies that is dirty already has changes that waited for nothing, and
+    // that no image has shown yet. An fsync waits for them.
     let has_unordered = !graph.blocks.contains_key(&key) && change.buf.is_dirty();
     enter(graph, op, change);
     if has_unordered {
@@ -229,8 +229,8 @@ fn record_inode(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
                 let own = graph.cell(key, start(change));
                 needs.retain(|id| !own.contains(id));
             }
-            // A higher count of blocks reaches the disk together with the size that the operation sets.
-            // Pointers wait for both.
+            // A higher count of blocks reaches the disk together with the size that the operation
+            // sets. Pointers wait for both.
             let id = inode_change(graph, op, change, ino, needs, new > old);
             op.block_count = (new > old).then_some(id);
         }
@@ -256,9 +256,9 @@ pub(super) fn news(graph: &mut Graph, key: BufKey) {
     }
 }
 
-/// Enters a change of an inode's link count. The count is a cell of its own: it waits for names, and names may
-/// wait for the rest of the inode. The `last` change, to 0, may be kept back until the inode is freed; so it is
-/// never merged into an earlier one, for which other nodes may wait.
+/// Enters a change of an inode's link count. The count is a cell of its own: it waits for names,
+/// and names may wait for the rest of the inode. The `last` change, to 0, may be kept back until
+/// the inode is freed; so it is never merged into an earlier one, for which other nodes may wait.
 fn links_change(
     graph: &mut Graph,
     change: &Change<'_>,
@@ -288,8 +288,8 @@ fn links_change(
     id
 }
 
-/// Enters a change of an inode that waits for nothing itself. If the change before it may have to be rolled
-/// back, both are rolled back together.
+/// Enters a change of an inode that waits for nothing itself. If the change before it may have to
+/// be rolled back, both are rolled back together.
 fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
     let key = change.buf.key();
     match graph.open_tail(key, start(change)) {
@@ -301,9 +301,9 @@ fn plain(graph: &mut Graph, change: &Change<'_>, ino: u64) {
     }
 }
 
-/// Makes a change part of the one before it in its cell, or of the inode's last one. No other change may lie
-/// between them. Otherwise bytes that happen to be as they were before the earlier change would no longer be
-/// rolled back.
+/// Makes a change part of the one before it in its cell, or of the inode's last one. No other
+/// change may lie between them. Otherwise bytes that happen to be as they were before the earlier
+/// change would no longer be rolled back.
 fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
     debug_assert_eq!(
         graph.open_tail(change.buf.key(), graph.change(tail).map_or(0, |c| c.cell)),
@@ -320,9 +320,10 @@ fn merge(graph: &mut Graph, change: &Change<'_>, tail: Id) {
     graph.set_rollback(tail, rollback);
 }
 
-/// Enters a change of an inode. The change is merged into the one before it if it waits for nothing, or if it
-/// belongs to the same operation and waits only for blocks that are always written whole. Otherwise it gets a
-/// node of its own. An `open` change is rolled back until the operation is complete.
+/// Enters a change of an inode. The change is merged into the one before it if it waits for
+/// nothing, or if it belongs to the same operation and waits only for blocks that are always
+/// written whole. Otherwise it gets a node of its own. An `open` change is rolled back until the
+/// operation is complete.
 pub(super) fn inode_change(
     graph: &mut Graph,
     op: &mut SoftOp,
@@ -358,9 +359,10 @@ fn note_moved(graph: &mut Graph, directory: bool, child: u64, id: Id) {
     }
 }
 
-/// The nodes for which an entry waits: the inode for which it stands, the counts that were raised for it, and
-/// the entries that the same operation made before it. A renamed `directory` must first be found by its old
-/// name, because its `..` on disk agrees with the old name until the new one is on disk.
+/// The nodes for which an entry waits: the inode for which it stands, the counts that were raised
+/// for it, and the entries that the same operation made before it. A renamed `directory` must first
+/// be found by its old name, because its `..` on disk agrees with the old name until the new one is
+/// on disk.
 fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     let mut needs = Ids::new();
     if op.has(SoftRules::ENTRY_AFTER_INODE) {
@@ -379,8 +381,9 @@ fn entry_needs(graph: &Graph, op: &SoftOp, child: u64, directory: bool) -> Ids {
     graph.live(&needs)
 }
 
-/// The nodes for which a new entry waits because others had its name before: the removal of such an entry from the disk, unless
-/// it is in the same chunk, and the present names of inodes that had the name in memory only.
+/// The nodes for which a new entry waits because others had its name before: the removal of such an
+/// entry from the disk, unless it is in the same chunk, and the present names of inodes that had
+/// the name in memory only.
 fn name_needs(
     graph: &Graph,
     op: &SoftOp,
@@ -409,7 +412,8 @@ fn chunk_cell(graph: &Graph, key: BufKey, at: usize) -> Option<u32> {
     (!block.of(cell).is_empty()).then_some(cell)
 }
 
-/// Enters an entry that stands for an inode: a `new` entry, or an old one that is given to another inode.
+/// Enters an entry that stands for an inode: a `new` entry, or an old one that is given to another
+/// inode.
 fn entry_change(
     graph: &mut Graph,
     change: &Change<'_>,
@@ -425,7 +429,8 @@ fn entry_change(
         None if new => (at as u32, Rollback::Entry(at as u32)),
         None => (at as u32, difference(change)),
     };
-    // An earlier change of the same cell never reaches the disk after a later one, so no wait is needed.
+    // An earlier change of the same cell never reaches the disk after a later one, so no wait is
+    // needed.
     let same = chunk.map(|cell| graph.cell(key, cell)).unwrap_or_default();
     needs.retain(|n| !same.contains(n));
     let id = graph.add_change((key, cell), child, rollback, needs, false);
@@ -433,8 +438,8 @@ fn entry_change(
     id
 }
 
-/// Joins the entries of a chunk into one cell, so that they are rolled back in the order in which they were
-/// made.
+/// Joins the entries of a chunk into one cell, so that they are rolled back in the order in which
+/// they were made.
 fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     let first = cell & !FLAG;
     let entries = first..first + CHUNK;
@@ -454,10 +459,11 @@ fn join_chunk(graph: &mut Graph, key: BufKey, cell: u32) {
     }
 }
 
-/// The nodes for which the end of an entry waits, by a removal or because another inode gets the entry. First, the
-/// inode's other names that are not on disk, whether this operation made them or an earlier one, and the paths to
-/// them. Second, for a directory, the removals of its earlier names: its `..` agrees with the last name, so that name
-/// must not be removed while an older one may still be on disk.
+/// The nodes for which the end of an entry waits, by a removal or because another inode gets the
+/// entry. First, the inode's other names that are not on disk, whether this operation made them or
+/// an earlier one, and the paths to them. Second, for a directory, the removals of its earlier
+/// names: its `..` agrees with the last name, so that name must not be removed while an older one
+/// may still be on disk.
 fn end_needs(
     graph: &Graph,
     op: &SoftOp,
@@ -477,10 +483,11 @@ fn end_needs(
     graph.live(&needs)
 }
 
-/// The nodes for which the removal of an entry waits. An inode whose entry was given to another one in memory, and is still on
-/// disk, waits for its other names as before, although the removal may end the changes that wait for them. An entry that is
-/// only given to another inode leaves these changes before it in its cell, and needs no such wait: with the needs of all earlier
-/// changes in each later one, a name that is replaced again and again would take the square of their number.
+/// The nodes for which the removal of an entry waits. An inode whose entry was given to another one
+/// in memory, and is still on disk, waits for its other names as before, although the removal may
+/// end the changes that wait for them. An entry that is only given to another inode leaves these
+/// changes before it in its cell, and needs no such wait: with the needs of all earlier changes in
+/// each later one, a name that is replaced again and again would take the square of their number.
 fn removal_needs(
     graph: &Graph,
     op: &SoftOp,
@@ -502,10 +509,11 @@ fn removal_needs(
     graph.live(&needs)
 }
 
-/// Enters the removal of an entry. An entry that never was on disk never will be: the nodes that waited for it wait for what
-/// its removal would have waited for. Any other removal that must wait for another name can be rolled back, and so can all
-/// later changes of its chunk. Returns the inodes for which an entry stood that never was on disk, if they have other names for
-/// which the removal would have waited.
+/// Enters the removal of an entry. An entry that never was on disk never will be: the nodes that
+/// waited for it wait for what its removal would have waited for. Any other removal that must wait
+/// for another name can be rolled back, and so can all later changes of its chunk. Returns the
+/// inodes for which an entry stood that never was on disk, if they have other names for which the
+/// removal would have waited.
 fn remove_entry(
     graph: &mut Graph,
     op: &mut SoftOp,
@@ -521,7 +529,8 @@ fn remove_entry(
         |id: &Id| graph.change(*id).is_some_and(|c| matches!(c.rollback, Rollback::Entry(_)));
     let included = |id: &Id| graph.change(*id).is_some_and(|c| c.included);
     let seen = !chain.first().is_some_and(made) || chain.iter().any(included);
-    // A directory's earlier names are left in their order, since its `..` agrees with the last of them.
+    // A directory's earlier names are left in their order, since its `..` agrees with the last of
+    // them.
     let cancels = || !seen && !directory && graph.can_replace(&chain, &needs);
     if whole.is_some() || !(needs.is_empty() || cancels()) {
         let cell = whole_chunk(at);
@@ -586,8 +595,8 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         let id = inode_change(graph, op, change, ino, needs, true);
         if let Some(stale) = stale {
             graph.fuse_after(key, cell, chain[stale]);
-            // If an older change placed the block at that address, rather than making it longer, and is itself
-            // not on disk, then no pointer to that address ever was on disk.
+            // If an older change placed the block at that address, rather than making it longer,
+            // and is itself not on disk, then no pointer to that address ever was on disk.
             let puts = |id: &Id| graph.placed_in(*id, old.0);
             if chain[stale..].iter().any(puts) {
                 graph.never_written.insert(old.0);
@@ -614,7 +623,8 @@ fn set_pointer(graph: &mut Graph, op: &mut SoftOp, change: &Change<'_>) {
         id
     };
     if to == PointerTo::Directory {
-        // When a block grows in place, the contents that it had before are found by the old parent links.
+        // When a block grows in place, the contents that it had before are found by the old parent
+        // links.
         let from = if moved { 0 } else { init.len() as u64 * u64::from(old.1) / u64::from(new.1) };
         graph.set_parent(init.key(), id, from as u32);
     }

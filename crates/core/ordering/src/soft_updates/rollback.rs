@@ -22,8 +22,8 @@ pub(super) enum Rollback {
 /// The number of bytes that fit in the value itself.
 const FEW: usize = 10;
 
-/// Runs of bytes, one after another. Each has its place after `base` (2 bytes), its length (2 bytes, the
-/// highest bit set where all bytes are zero), and its bytes unless they are zero.
+/// Runs of bytes, one after another. Each has its place after `base` (2 bytes), its length (2
+/// bytes, the highest bit set where all bytes are zero), and its bytes unless they are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
     base: u32,
@@ -61,8 +61,9 @@ impl Rollback {
         }
     }
 
-    /// As [`difference`](Self::difference), for the first contents of something that was free before. If all
-    /// old bytes are zero, the new bytes need not be kept, even if the operation changes them again.
+    /// As [`difference`](Self::difference), for the first contents of something that was free
+    /// before. If all old bytes are zero, the new bytes need not be kept, even if the operation
+    /// changes them again.
     pub(super) fn first_contents(base: usize, old: &[u8], new: &[u8]) -> Rollback {
         match old.iter().all(|b| *b == 0) {
             true => Rollback::Zeroes { at: base as u32, len: old.len() as u16 },
@@ -70,7 +71,8 @@ impl Rollback {
         }
     }
 
-    /// Whether the rollback restores all of the `len` bytes from `at` on, whatever they become later.
+    /// Whether the rollback restores all of the `len` bytes from `at` on, whatever they become
+    /// later.
     pub(super) fn covers(&self, at: usize, len: usize) -> bool {
         let Rollback::Zeroes { at: first, len: all } = *self else { return false };
         let (first, end) = (first as usize, first as usize + all as usize);
@@ -141,7 +143,8 @@ fn each_run(mut runs: &[u8], mut each: impl FnMut(usize, usize, Option<&[u8]>)) 
 mod tests {
     use super::*;
 
-    /// A rollback restores every byte that differs, at the edges too. Bytes that do not differ take no memory.
+    /// A rollback restores every byte that differs, at the edges too. Bytes that do not differ take
+    /// no memory.
     #[test]
     fn differences_are_rolled_back() {
         let old: Vec<u8> = (0..=255).collect();
@@ -162,8 +165,8 @@ mod tests {
         assert_eq!(Rollback::difference(0, &old[..10], &[9; 10]).bytes(), 0);
     }
 
-    /// A free inode that was never used is all zeros. Its first contents take no memory, however often they
-    /// change before an image has them.
+    /// A free inode that was never used is all zeros. Its first contents take no memory, however
+    /// often they change before an image has them.
     #[test]
     fn first_contents_take_no_memory() {
         let zero = Rollback::first_contents(256, &[0; 200], &[1; 200]);

@@ -1,7 +1,8 @@
 //! Memory for dependencies: slabs of one type each, and lists in a pool.
 //!
-//! A [`Slab`] keeps values in chunks that never move, so that growing copies nothing and wastes at most one chunk. A
-//! [`List`] is four bytes in its owner; its links lie in the [`Lists`] of its type.
+//! A [`Slab`] keeps values in chunks that never move, so that growing copies nothing and wastes at
+//! most one chunk. A [`List`] is four bytes in its owner; its links lie in the [`Lists`] of its
+//! type.
 
 use std::num::NonZeroU32;
 
@@ -43,7 +44,8 @@ impl<T> Chunks<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SlabIndex {
     pub index: u32,
-    /// The stamp of the value. No two values of a graph have the same one, so a stale index finds nothing.
+    /// The stamp of the value. No two values of a graph have the same one, so a stale index finds
+    /// nothing.
     pub stamp: NonZeroU32,
 }
 

@@ -1,8 +1,9 @@
 //! The formats of directories: the layout of entries in the bytes of a block.
 //!
-//! Each format is a row of chunks of 512 bytes, which entries fill without gaps. So a torn write of sectors
-//! never tears an entry. The formats differ in the head of an entry. A format defines how entries are found,
-//! made and removed. All formats share the choice of a chunk for a name, and the index of names ([`super`]).
+//! Each format is a row of chunks of 512 bytes, which entries fill without gaps. So a torn write of
+//! sectors never tears an entry. The formats differ in the head of an entry. A format defines how
+//! entries are found, made and removed. All formats share the choice of a chunk for a name, and the
+//! index of names ([`super`]).
 
 use ordo_vfs::FileType;
 
@@ -53,8 +54,9 @@ impl FreeSpace {
     }
 }
 
-/// A format of directories. A chunk has [`CHUNK`] bytes, unless [`chunk`](Self::chunk) says otherwise. All functions but [`records`](Self::records) get
-/// chunks that were checked before: a fault in them ends a search, and never causes a panic.
+/// A format of directories. A chunk has [`CHUNK`] bytes, unless [`chunk`](Self::chunk) says
+/// otherwise. All functions but [`records`](Self::records) get chunks that were checked before: a
+/// fault in them ends a search, and never causes a panic.
 pub trait DirFormat: Copy + 'static {
     /// The faults that an entry can have.
     type Fault: std::fmt::Display;
@@ -73,8 +75,8 @@ pub trait DirFormat: Copy + 'static {
         chunk: &'b [u8],
     ) -> impl Iterator<Item = Result<DirRecord<'b>, DirDamage<Self::Fault>>>;
 
-    /// The inode of the entry at the start of `rest`, if the entry has this name. `rest` reaches at least to
-    /// the end of the chunk.
+    /// The inode of the entry at the start of `rest`, if the entry has this name. `rest` reaches at
+    /// least to the end of the chunk.
     fn inode_if_named(&self, rest: &[u8], name: &[u8]) -> Option<u64>;
 
     /// The first entry with `bytes` of free space.
@@ -83,8 +85,8 @@ pub trait DirFormat: Copy + 'static {
     /// The most free space in any entry, in bytes.
     fn most_space(&self, chunk: &[u8]) -> usize;
 
-    /// Makes an entry in the free space of another, which keeps its own bytes. The caller has checked that it
-    /// fits.
+    /// Makes an entry in the free space of another, which keeps its own bytes. The caller has
+    /// checked that it fits.
     fn insert(
         &self,
         chunk: &mut [u8],
@@ -94,8 +96,8 @@ pub trait DirFormat: Copy + 'static {
         name: &[u8],
     );
 
-    /// Frees the entry at byte `at`. The entry before it takes over its space; the first entry of a chunk
-    /// becomes free space.
+    /// Frees the entry at byte `at`. The entry before it takes over its space; the first entry of a
+    /// chunk becomes free space.
     fn remove(&self, chunk: &mut [u8], at: usize);
 
     /// Gives the entry at byte `at` another inode.

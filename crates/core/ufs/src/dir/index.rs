@@ -1,7 +1,7 @@
 //! The index of a directory in memory: the place of each name, and the free space for new ones.
 //!
-//! The index is built from the directory's blocks on first use, and dropped when memory runs short. A look-up
-//! takes the same time among a thousand entries as among a million.
+//! The index is built from the directory's blocks on first use, and dropped when memory runs short.
+//! A look-up takes the same time among a thousand entries as among a million.
 
 use std::hash::Hasher;
 
@@ -13,8 +13,8 @@ use super::format::CHUNK;
 const UNIT: usize = 4;
 const UNITS_MAX: usize = CHUNK / UNIT;
 
-/// The hash by which a name is found. Two names may have the same hash, so the entry's own name must be
-/// compared too.
+/// The hash by which a name is found. Two names may have the same hash, so the entry's own name
+/// must be compared too.
 pub(crate) fn hash(name: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(name);
@@ -30,7 +30,8 @@ pub struct DirIndex {
     twins: Vec<(u64, u64)>,
     /// The largest free piece in each chunk, in units.
     free_space: Vec<u8>,
-    /// Chunks by their largest free piece. A list may still have chunks whose free space has changed since.
+    /// Chunks by their largest free piece. A list may still have chunks whose free space has
+    /// changed since.
     by_free_space: Vec<Vec<u32>>,
     /// The sizes for which `by_free_space` has chunks: bit n for n units.
     sizes: [u64; 3],
@@ -92,8 +93,8 @@ impl DirIndex {
         }
     }
 
-    /// Notes a new block of free chunks, if it lies at byte `start`, where the hole at the directory's end
-    /// began.
+    /// Notes a new block of free chunks, if it lies at byte `start`, where the hole at the
+    /// directory's end began.
     pub(crate) fn fill_hole(&mut self, start: u64, block: u64, size: u64) {
         if self.hole != Some(start) {
             return;
@@ -136,8 +137,8 @@ impl DirIndex {
 mod tests {
     use super::*;
 
-    /// Names whose hashes collide are all found, and removing one leaves the others. Would catch an index that
-    /// takes the hash for the name, which hostile names can exploit.
+    /// Names whose hashes collide are all found, and removing one leaves the others. Would catch an
+    /// index that takes the hash for the name, which hostile names can exploit.
     #[test]
     fn names_with_one_hash_do_not_hide_each_other() {
         let mut index = DirIndex::default();

@@ -1,7 +1,8 @@
 //! Entries in directories.
 //!
-//! An entry stays in its place until it is removed: free space is never gathered by moving entries. So a place
-//! in a directory can be given to users as a cookie, and an ordering can name an entry by its place.
+//! An entry stays in its place until it is removed: free space is never gathered by moving entries.
+//! So a place in a directory can be given to users as a cookie, and an ordering can name an entry
+//! by its place.
 
 pub mod format;
 pub(crate) mod index;
@@ -43,8 +44,8 @@ impl<L: Layout> Ufs<L> {
         ))
     }
 
-    /// The block of a directory that holds byte `place`, and that byte's index in it. A hole in a directory is
-    /// damage.
+    /// The block of a directory that holds byte `place`, and that byte's index in it. A hole in a
+    /// directory is damage.
     pub(crate) async fn dir_block(
         &self,
         dir: &LayoutInode<L>,
@@ -63,9 +64,10 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// As [`dir_block`](Self::dir_block), but `None` if the directory ends in a hole there. An ordering may
-    /// have written the directory's size before the pointer to its last block, which is in an indirect block;
-    /// then no name was ever in that block. A hole that a block follows is damage.
+    /// As [`dir_block`](Self::dir_block), but `None` if the directory ends in a hole there. An
+    /// ordering may have written the directory's size before the pointer to its last block, which
+    /// is in an indirect block; then no name was ever in that block. A hole that a block follows is
+    /// damage.
     async fn dir_block_or_end(
         &self,
         dir: &LayoutInode<L>,
@@ -142,8 +144,8 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    /// Counts the entries that an index gained. If all indexes together have too many, those of idle
-    /// directories are dropped.
+    /// Counts the entries that an index gained. If all indexes together have too many, those of
+    /// idle directories are dropped.
     fn note_indexed(&self, count: usize) {
         let total = &self.shared.indexed_entries;
         total.set(total.get() + count);
@@ -192,8 +194,8 @@ impl<L: Layout> Ufs<L> {
         }
     }
 
-    /// Finds the place for an entry `name`. The caller holds the directory's lock for writing, and has checked
-    /// that there is no such entry.
+    /// Finds the place for an entry `name`. The caller holds the directory's lock for writing, and
+    /// has checked that there is no such entry.
     pub(crate) async fn find_slot(&self, dir: &LayoutInode<L>, name: &[u8]) -> FsResult<Slot> {
         self.index(dir).await?;
         let need = self.layout().directory().entry_size(name.len());
@@ -205,8 +207,8 @@ impl<L: Layout> Ufs<L> {
         })
     }
 
-    /// Makes an entry in a slot, and stores the directory's inode with new times. The directory grows if the
-    /// slot lies beyond its end. The caller holds the directory's lock for writing.
+    /// Makes an entry in a slot, and stores the directory's inode with new times. The directory
+    /// grows if the slot lies beyond its end. The caller holds the directory's lock for writing.
     pub(crate) async fn add_entry(
         &self,
         op: &mut Op<'_>,
@@ -224,8 +226,8 @@ impl<L: Layout> Ufs<L> {
             let need = format.entry_size(name.len());
             format.first_with_space(&buf.read()[range.clone()], need)
         };
-        // According to the index the chunk has the space. On a damaged image the block may belong to another
-        // file too, whose changes the index does not know.
+        // According to the index the chunk has the space. On a damaged image the block may belong
+        // to another file too, whose changes the index does not know.
         let Some(space) = space else {
             let what = "another file has changed this directory's block";
             return Err(Self::corrupt_entry(dir, slot.chunk, what));
@@ -260,8 +262,8 @@ impl<L: Layout> Ufs<L> {
         self.directory_changed(op, dir, size).await
     }
 
-    /// The block with a slot's chunk, and the chunk's first byte in the block. A directory that grows gets
-    /// both.
+    /// The block with a slot's chunk, and the chunk's first byte in the block. A directory that
+    /// grows gets both.
     async fn slot_block(
         &self,
         op: &mut Op<'_>,
@@ -307,8 +309,8 @@ impl<L: Layout> Ufs<L> {
         .await
     }
 
-    /// Removes an entry, and stores the directory's inode with new times. `directory`: whether the entry stands
-    /// for a directory. The caller holds the directory's lock for writing.
+    /// Removes an entry, and stores the directory's inode with new times. `directory`: whether the
+    /// entry stands for a directory. The caller holds the directory's lock for writing.
     pub(crate) async fn remove_entry(
         &self,
         op: &mut Op<'_>,
@@ -378,14 +380,16 @@ impl<L: Layout> Ufs<L> {
         Ok(empty)
     }
 
-    /// Calls `each` for the entries from `cookie` on, until it returns false. The caller holds the lock.
+    /// Calls `each` for the entries from `cookie` on, until it returns false. The caller holds the
+    /// lock.
     pub(crate) async fn each_entry(
         &self,
         dir: &LayoutInode<L>,
         cookie: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> bool,
     ) -> FsResult<()> {
-        // The entry at the cookie may be part of a longer one by now, so the scan begins at its chunk.
+        // The entry at the cookie may be part of a longer one by now, so the scan begins at its
+        // chunk.
         let unit = self.layout().directory().chunk();
         let mut chunk = cookie.0 / unit as u64 * unit as u64;
         let size = dir.size();

@@ -1,5 +1,5 @@
-//! The layout: a log of blocks of 4 KiB, with inodes and directories as in LFS64. A file has 12 direct blocks
-//! and one indirect block.
+//! The layout: a log of blocks of 4 KiB, with inodes and directories as in LFS64. A file has 12
+//! direct blocks and one indirect block.
 
 use std::rc::Rc;
 
@@ -33,8 +33,8 @@ pub struct ToyLog {
     _writer: Rc<SegmentWriter>,
 }
 
-/// The layout's data of an inode in memory: the target of a short link. Pointers are in the inode's buffer
-/// only.
+/// The layout's data of an inode in memory: the target of a short link. Pointers are in the inode's
+/// buffer only.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShortLink(Vec<u8>);
 
@@ -95,7 +95,8 @@ impl ToyLog {
         if ip.is_directory() { BufferClass::Directory } else { BufferClass::Data }
     }
 
-    /// Changes an inode's buffer: writes the record from memory, and lets `change` edit the pointers.
+    /// Changes an inode's buffer: writes the record from memory, and lets `change` edit the
+    /// pointers.
     fn put(
         op: &mut Op<'_>,
         pin: &BufRef,

@@ -1,9 +1,9 @@
 //! The trait `Layout`, tested with a layout that is as unlike FFS as possible: a log.
 //!
-//! Nothing has a place before it is written, and nothing is written twice in the same place. Contents, indirect
-//! blocks, inodes, and the IFILE, which has the places of inodes, go to the end of the log when the cache's
-//! syncer, its eviction or a user demands it. There is no cleaner, and recovery uses the last checkpoint only.
-//! All else is `ufs`, which has no line for this layout.
+//! Nothing has a place before it is written, and nothing is written twice in the same place.
+//! Contents, indirect blocks, inodes, and the IFILE, which has the places of inodes, go to the end
+//! of the log when the cache's syncer, its eviction or a user demands it. There is no cleaner, and
+//! recovery uses the last checkpoint only. All else is `ufs`, which has no line for this layout.
 
 mod directory;
 mod layout;
@@ -165,9 +165,10 @@ async fn fresh(rt: &Runtime, device: Device, config: &CacheConfig) -> ToyFs {
     mount(rt, device, config).await.expect("just made")
 }
 
-/// Every answer, and the tree before and after each remount, equals the model's: with memory for everything,
-/// and with so little that blocks and inodes come and go all the time. Time passes, so that the syncer writes
-/// between steps. Would catch any code in `ufs` or the cache that expects a place on the device.
+/// Every answer, and the tree before and after each remount, equals the model's: with memory for
+/// everything, and with so little that blocks and inodes come and go all the time. Time passes, so
+/// that the syncer writes between steps. Would catch any code in `ufs` or the cache that expects a
+/// place on the device.
 #[test]
 fn the_whole_of_ufs_runs_on_a_log() {
     for (seed, capacity) in [(1, 64 << 20), (2, 256 << 10), (3, 1 << 20)] {
@@ -196,9 +197,10 @@ fn the_whole_of_ufs_runs_on_a_log() {
     }
 }
 
-/// The power fails at any time, and any part of the disk's cache is lost or torn. The recovered tree is, byte
-/// for byte, that of the newest whole checkpoint, and no older than the last sync. Would catch a checkpoint
-/// that is written before the blocks to which it points, half an operation, and an overwritten block.
+/// The power fails at any time, and any part of the disk's cache is lost or torn. The recovered
+/// tree is, byte for byte, that of the newest whole checkpoint, and no older than the last sync.
+/// Would catch a checkpoint that is written before the blocks to which it points, half an
+/// operation, and an overwritten block.
 #[test]
 fn a_crash_comes_back_as_the_last_checkpoint() {
     for seed in 0..12 {

@@ -1,4 +1,5 @@
-//! The log's ordering: operations reach the device whole, because nothing is gathered while one is under way.
+//! The log's ordering: operations reach the device whole, because nothing is gathered while one is
+//! under way.
 
 use std::cell::Cell;
 use std::rc::Rc;

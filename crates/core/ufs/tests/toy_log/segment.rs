@@ -1,7 +1,8 @@
 //! The writer: writes everything dirty to the end of the log, then a checkpoint.
 //!
-//! Order in the log: contents and directories, which change pointers; indirect blocks; inodes, in blocks of
-//! sixteen, which change the IFILE; the IFILE's blocks; its inode. About every sixteenth block is a summary.
+//! Order in the log: contents and directories, which change pointers; indirect blocks; inodes, in
+//! blocks of sixteen, which change the IFILE; the IFILE's blocks; its inode. About every sixteenth
+//! block is a summary.
 
 use std::rc::Rc;
 
@@ -26,8 +27,8 @@ impl SegmentWriter {
         SegmentWriter { store, one: Mutex::new((), "the writer of the toy log", 0) }
     }
 
-    /// Reads and pins everything that is needed to assign addresses: inodes of files with dirty blocks, and
-    /// their indirect blocks.
+    /// Reads and pins everything that is needed to assign addresses: inodes of files with dirty
+    /// blocks, and their indirect blocks.
     async fn pin(&self) -> Result<Vec<BufRef>, BlockError> {
         let store = &self.store;
         let mut held = Vec::new();

@@ -1,8 +1,8 @@
 //! The places of inodes, through the IFILE, and of blocks, through the pointers in inodes' buffers.
 //!
-//! An inode's buffer has the 256 bytes of the inode and no place on the device; the log's writer copies it into
-//! a block of inodes. It has the only copy of the pointers: the writer changes them there when blocks get their
-//! addresses.
+//! An inode's buffer has the 256 bytes of the inode and no place on the device; the log's writer
+//! copies it into a block of inodes. It has the only copy of the pointers: the writer changes them
+//! there when blocks get their addresses.
 
 use std::cell::{Cell, RefCell};
 
@@ -29,11 +29,13 @@ pub const FILE_BLOCKS: u64 = DIRECT + PER_BLOCK;
 pub const INDIRECT: i64 = -12;
 /// The cache's name for inodes' buffers: block n is inode n.
 pub const INODES: u64 = u64::MAX;
-/// The cache's name for blocks of inodes as they are on the device: block n is the device's block n.
+/// The cache's name for blocks of inodes as they are on the device: block n is the device's block
+/// n.
 const INODE_BLOCKS: u64 = u64::MAX - 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"OrdoToy0");
 
-/// The end of the log, and the place of its newest IFILE. It takes one sector, in block 0 and block 1 by turns.
+/// The end of the log, and the place of its newest IFILE. It takes one sector, in block 0 and block
+/// 1 by turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     pub serial: u64,
@@ -107,7 +109,8 @@ impl Store {
         (block, (ino % PER_BLOCK) as usize * 8)
     }
 
-    /// The block with an inode: [`NO_ADDRESS`] if it is free, [`UNWRITTEN`] if it was never written.
+    /// The block with an inode: [`NO_ADDRESS`] if it is free, [`UNWRITTEN`] if it was never
+    /// written.
     pub fn entry(&self, ino: u64) -> i64 {
         let (block, at) = self.entry_place(ino);
         LE.get_i64(&block.read(), at)

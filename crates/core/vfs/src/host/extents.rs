@@ -16,8 +16,8 @@ const BATCH: usize = 128;
 const SYNC: u32 = 1;
 /// `FIEMAP_EXTENT_LAST`: the last extent of the file.
 const LAST: u32 = 1;
-/// `FIEMAP_EXTENT_UNKNOWN`, `FIEMAP_EXTENT_ENCODED`, `FIEMAP_EXTENT_NOT_ALIGNED` (tails and data in inodes): the bytes
-/// are in no blocks of the file's own.
+/// `FIEMAP_EXTENT_UNKNOWN`, `FIEMAP_EXTENT_ENCODED`, `FIEMAP_EXTENT_NOT_ALIGNED` (tails and data in
+/// inodes): the bytes are in no blocks of the file's own.
 const ELSEWHERE: u32 = 2 | 8 | 0x100;
 
 /// `struct fiemap_extent`.
@@ -51,8 +51,9 @@ const HEAD: usize = 32;
 const FIEMAP: rustix::ioctl::Opcode = opcode::read_write::<[u8; HEAD]>(b'f', 11);
 
 fn call(file: impl AsFd, map: &mut Fiemap) -> Result<(), Errno> {
-    // SAFETY: `FS_IOC_FIEMAP` reads and writes a `struct fiemap` and the `fm_extent_count` extents behind it. `Fiemap`
-    // has that layout, and its array has as many extents as `fm_extent_count` says.
+    // SAFETY: `FS_IOC_FIEMAP` reads and writes a `struct fiemap` and the `fm_extent_count` extents
+    // behind it. `Fiemap` has that layout, and its array has as many extents as `fm_extent_count`
+    // says.
     #[allow(unsafe_code)]
     unsafe {
         ioctl(file, Updater::<FIEMAP, Fiemap>::new(map))

@@ -1,14 +1,15 @@
 //! A directory of the host, on any file system of the kernel.
 //!
-//! Inode numbers are the host's own. For each inode that was found, the table keeps the names by which it was
-//! found. The inodes used last also have a descriptor that pins them (`O_PATH`). When a descriptor has been
-//! closed to save space, the inode is opened again by name, and its number is checked. An open inode keeps its
-//! descriptor, so it stays alive without a name.
+//! Inode numbers are the host's own. For each inode that was found, the table keeps the names by
+//! which it was found. The inodes used last also have a descriptor that pins them (`O_PATH`). When
+//! a descriptor has been closed to save space, the inode is opened again by name, and its number is
+//! checked. An open inode keeps its descriptor, so it stays alive without a name.
 //!
 //! Visible differences from UFS2: there are no BSD file flags and no change of the time of birth
-//! ([`Errno::NotSupported`]); the only extended attributes are those in `user.`, and only on inodes for which
-//! the kernel allows them; without root's rights, new files belong to the caller; a mount below the directory
-//! is not entered ([`Errno::CrossDevice`]). Calls are synchronous. `/proc` must be mounted.
+//! ([`Errno::NotSupported`]); the only extended attributes are those in `user.`, and only on inodes
+//! for which the kernel allows them; without root's rights, new files belong to the caller; a mount
+//! below the directory is not entered ([`Errno::CrossDevice`]). Calls are synchronous. `/proc` must
+//! be mounted.
 
 mod attributes;
 mod extents;
@@ -144,8 +145,8 @@ impl HostDir {
         Ok(attr)
     }
 
-    /// Notes that a name of `ino` is gone. If it was the last name, and the inode is not open, the inode is
-    /// gone too.
+    /// Notes that a name of `ino` is gone. If it was the last name, and the inode is not open, the
+    /// inode is gone too.
     fn name_removed(&self, ino: Ino, dir: Ino, name: &[u8]) {
         let links = self.handle(ino).and_then(|h| stat(&h)).map_or(0, |st| st.stx_nlink);
         let mut table = self.table.borrow_mut();
@@ -155,8 +156,8 @@ impl HostDir {
         }
     }
 
-    /// A descriptor for reading; with `write`, for writing a regular file too. A directory's descriptor is for
-    /// listing.
+    /// A descriptor for reading; with `write`, for writing a regular file too. A directory's
+    /// descriptor is for listing.
     fn data(&self, ino: Ino, write: bool) -> FsResult<Handle> {
         if let Some(fd) = self.table.borrow().data(ino, write) {
             return Ok(fd);

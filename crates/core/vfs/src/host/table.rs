@@ -16,8 +16,8 @@ struct Node {
     used: u64,
 }
 
-/// Every inode that was found, by number. When there are more than [`HANDLES_MAX`] handles of inodes that are
-/// not open, those whose last use is longest ago are closed.
+/// Every inode that was found, by number. When there are more than [`HANDLES_MAX`] handles of
+/// inodes that are not open, those whose last use is longest ago are closed.
 #[derive(Default)]
 pub(super) struct Table {
     nodes: BTreeMap<Ino, Node>,
@@ -33,7 +33,8 @@ impl Table {
         self.open(ino);
     }
 
-    /// Notes that an inode has been found: keeps the handle, and forgets an earlier inode of this number.
+    /// Notes that an inode has been found: keeps the handle, and forgets an earlier inode of this
+    /// number.
     pub(super) fn meet(&mut self, ino: Ino, file_type: FileType, handle: Handle) {
         // A handle pins its inode: as long as it is open, the number cannot be reused.
         let known =

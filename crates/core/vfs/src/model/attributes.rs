@@ -131,8 +131,8 @@ impl State {
     }
 }
 
-/// The bytes of an extended attribute in UFS2: a header of 7 bytes and the name, then the value, each padded to
-/// 8 bytes.
+/// The bytes of an extended attribute in UFS2: a header of 7 bytes and the name, then the value,
+/// each padded to 8 bytes.
 fn encoded_len(name: &[u8], value: &[u8]) -> usize {
     let space = name::check_xattr(name).expect("checked when it was set");
     (7 + name.len() - space).next_multiple_of(8) + value.len().next_multiple_of(8)

@@ -1,15 +1,15 @@
-//! The reference model: it gives the answers that a UFS2 file system must give, in memory and as plainly as
-//! possible.
+//! The reference model: it gives the answers that a UFS2 file system must give, in memory and as
+//! plainly as possible.
 //!
-//! [`ModelFs`] keeps a file system in maps. For every operation it gives the result and the error code that a
-//! real one must give. It is written for readers: no caches, no blocks, no waiting. It never runs out of space,
-//! unless its size is limited ([`ModelConfig`]). A comparison with a real file system leaves out operations for
-//! which the real one had no space.
+//! [`ModelFs`] keeps a file system in maps. For every operation it gives the result and the error
+//! code that a real one must give. It is written for readers: no caches, no blocks, no waiting. It
+//! never runs out of space, unless its size is limited ([`ModelConfig`]). A comparison with a real
+//! file system leaves out operations for which the real one had no space.
 //!
 //! If several errors apply, the first of these is returned:
 //! 1. errors in the arguments alone (names, times);
-//! 2. [`Errno::Stale`], [`Errno::NotDir`] for an inode that must be a directory, [`Errno::NotFound`] for a
-//!    directory that has been removed;
+//! 2. [`Errno::Stale`], [`Errno::NotDir`] for an inode that must be a directory,
+//!    [`Errno::NotFound`] for a directory that has been removed;
 //! 3. `.` and `..` where they are not allowed;
 //! 4. errors of looking up the names (`NotFound`, `Exists`);
 //! 5. errors in the types of the inodes (`NotDir`, `IsDir`, `Invalid`);
@@ -32,8 +32,8 @@ use data::Contents;
 pub struct ModelConfig {
     /// The preferred unit of I/O, in bytes, as attributes give it.
     pub block_size: u32,
-    /// The largest link count of an inode. Two links of a directory are its name and its `.`, so it can have
-    /// two subdirectories fewer.
+    /// The largest link count of an inode. Two links of a directory are its name and its `.`, so it
+    /// can have two subdirectories fewer.
     pub link_max: u32,
     /// The longest target of a symbolic link, in bytes.
     pub symlink_max: usize,
@@ -142,7 +142,8 @@ impl Directory {
     }
 }
 
-/// The whole state. Clones share the pages of files, and a page is copied when one of them writes it.
+/// The whole state. Clones share the pages of files, and a page is copied when one of them writes
+/// it.
 #[derive(Clone, Debug)]
 struct State {
     config: ModelConfig,

@@ -17,8 +17,8 @@ pub struct CompareOptions {
     pub owners: bool,
     /// Whether times of last change of the contents must be equal.
     pub mtimes: bool,
-    /// Whether access times must be equal. The default is no, since every reader of a file on a busy host
-    /// changes them.
+    /// Whether access times must be equal. The default is no, since every reader of a file on a
+    /// busy host changes them.
     pub atimes: bool,
     /// Whether extended attributes must be equal.
     pub xattrs: bool,
@@ -70,8 +70,8 @@ pub struct Comparison {
     pub difference_count: u64,
 }
 
-/// Compares the trees below `a_dir` and `b_dir`, and the two directories themselves. `progress` is called after
-/// every entry.
+/// Compares the trees below `a_dir` and `b_dir`, and the two directories themselves. `progress` is
+/// called after every entry.
 ///
 /// # Errors
 /// The error of reading either tree. A difference is not an error.
@@ -208,8 +208,8 @@ impl<F: FileSystem, G: FileSystem> Comparer<'_, F, G> {
         }
     }
 
-    /// Reports names that only the second directory has. The walk itself finds names that only the first one
-    /// has.
+    /// Reports names that only the second directory has. The walk itself finds names that only the
+    /// first one has.
     async fn names(&mut self, path: &[u8], a: Ino, b: Ino) -> FsResult<()> {
         let max = self.options.limits.entries;
         let Some(mine) = names(self.a, a, max).await? else { return Ok(()) };

@@ -89,15 +89,15 @@ impl Copied {
 
 /// Copies everything below `from_dir` into `to_dir`, and the attributes of `from_dir`.
 ///
-/// Types, modes, owners, times to the nanosecond, extended attributes, file flags, device numbers, hard links
-/// and holes are kept. An entry that may not be read or created is skipped, and listed in the result. So are
-/// attributes that the copy's file system cannot hold. Holes are skipped by [`FileSystem::seek`], so a sparse file takes the
-/// time of its contents.
-/// `progress` is called after every entry.
+/// Types, modes, owners, times to the nanosecond, extended attributes, file flags, device numbers,
+/// hard links and holes are kept. An entry that may not be read or created is skipped, and listed
+/// in the result. So are attributes that the copy's file system cannot hold. Holes are skipped by
+/// [`FileSystem::seek`], so a sparse file takes the time of its contents. `progress` is called
+/// after every entry.
 ///
 /// # Errors
-/// The error of reading or writing, if it concerns more than a single entry, such as [`Errno::NoSpace`]. The
-/// detail names the path.
+/// The error of reading or writing, if it concerns more than a single entry, such as
+/// [`Errno::NoSpace`]. The detail names the path.
 pub async fn copy<F: FileSystem, G: FileSystem>(
     from: &F,
     from_dir: Ino,
@@ -154,8 +154,8 @@ pub async fn copy<F: FileSystem, G: FileSystem>(
     Ok(copier.done)
 }
 
-/// Copies one file, or a directory with everything below it, to the name `name` in `to_dir`. An inode with that
-/// name is replaced, except that a directory is added to an existing directory.
+/// Copies one file, or a directory with everything below it, to the name `name` in `to_dir`. An
+/// inode with that name is replaced, except that a directory is added to an existing directory.
 ///
 /// # Errors
 /// As [`copy`]; [`Errno::IsDir`] and [`Errno::NotDir`] if only one of the two is a directory.
@@ -327,8 +327,8 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         Ok((end > start).then_some((start, end)))
     }
 
-    /// Copies owner, mode, extended attributes, times and flags, in an order in which no step undoes an earlier
-    /// one.
+    /// Copies owner, mode, extended attributes, times and flags, in an order in which no step
+    /// undoes an earlier one.
     async fn attributes(&mut self, path: &[u8], attr: &Attr, to: Ino) -> FsResult<()> {
         if self.options.owners {
             let set = SetAttr { uid: Some(attr.uid), gid: Some(attr.gid), ..SetAttr::default() };
@@ -370,7 +370,8 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
                 other => other?,
             };
             match self.to.setxattr(to, &name, &value, XattrMode::Set).await {
-                // The space is that of an inode's attributes. If the file system is full, the next write says so.
+                // The space is that of an inode's attributes. If the file system is full, the next
+                // write says so.
                 Err(e) if is_refused_attribute(e.errno) => {
                     self.done.lose_attribute(path, &name, e);
                 }

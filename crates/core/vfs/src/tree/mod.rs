@@ -1,9 +1,9 @@
 //! Whole trees on any file system: walk, measure, copy, compare, remove.
 //!
-//! Everything here is iterative, so neither the depth of a tree nor a cycle in a damaged one can exhaust the
-//! stack. A walk keeps the sorted names of the directories from its root down to the current one, so the same
-//! tree is always walked in the same order. It stops with an error beyond [`WalkLimits::entries`] names or
-//! [`WalkLimits::depth`] directories.
+//! Everything here is iterative, so neither the depth of a tree nor a cycle in a damaged one can
+//! exhaust the stack. A walk keeps the sorted names of the directories from its root down to the
+//! current one, so the same tree is always walked in the same order. It stops with an error beyond
+//! [`WalkLimits::entries`] names or [`WalkLimits::depth`] directories.
 
 mod compare;
 mod copy;
@@ -56,7 +56,8 @@ pub async fn measure<F: FileSystem>(fs: &F, root: Ino, limits: WalkLimits) -> Fs
     Ok(totals)
 }
 
-/// Removes everything below `root`, and calls `each` after every removal. Returns the number of entries.
+/// Removes everything below `root`, and calls `each` after every removal. Returns the number of
+/// entries.
 ///
 /// # Errors
 /// As [`Walk::next`], [`FileSystem::unlink`] and [`FileSystem::rmdir`]; the detail names the path.

@@ -85,9 +85,9 @@ impl<'f, F: FileSystem> Walk<'f, F> {
     /// The next step; `None` after the last.
     ///
     /// # Errors
-    /// The error of reading the file system, with the path; [`Errno::Corrupt`] if a directory lies inside itself
-    /// or the [`WalkLimits`] are exceeded. After an error about one entry the walk can continue. A directory
-    /// that could not be read is still left ([`Visit::Leave`]).
+    /// The error of reading the file system, with the path; [`Errno::Corrupt`] if a directory lies
+    /// inside itself or the [`WalkLimits`] are exceeded. After an error about one entry the walk
+    /// can continue. A directory that could not be read is still left ([`Visit::Leave`]).
     pub async fn next(&mut self) -> FsResult<Option<Visit>> {
         if let Some(entry) = self.pending.take() {
             let path = entry.path.clone();
@@ -113,8 +113,8 @@ impl<'f, F: FileSystem> Walk<'f, F> {
         Ok(Some(Visit::Enter(entry)))
     }
 
-    /// Skips everything below the directory just entered. The walk does not return [`Visit::Leave`] for it
-    /// either.
+    /// Skips everything below the directory just entered. The walk does not return [`Visit::Leave`]
+    /// for it either.
     pub fn skip_below(&mut self) {
         self.pending = None;
     }
@@ -165,8 +165,8 @@ pub(super) async fn names<F: FileSystem>(
     Ok(fits.then_some(names))
 }
 
-/// The errors that concern one entry, which cannot be read or created. The rest of the tree is still worth
-/// having.
+/// The errors that concern one entry, which cannot be read or created. The rest of the tree is
+/// still worth having.
 pub(super) fn concerns_one_entry(errno: Errno) -> bool {
     matches!(
         errno,

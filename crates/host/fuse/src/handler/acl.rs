@@ -1,10 +1,11 @@
 //! POSIX ACLs: stored in FreeBSD's form, shown in Linux's form.
 //!
-//! On disk they are attributes `posix1e.acl_access` and `posix1e.acl_default` of the system name space. Each is a
-//! count (u32) and 32 entries of tag, id (u32 each), permissions (u16) and 2 bytes of padding, in the byte order of
-//! the machine that wrote them, which is the image's. The permissions of owner, others and mask are taken from the
-//! mode, so a `chmod` need not know of ACLs. Linux's form is a version (u32, 2), then entries of tag and permissions
-//! (u16 each) and id (u32). The tags are the same.
+//! On disk they are attributes `posix1e.acl_access` and `posix1e.acl_default` of the system name
+//! space. Each is a count (u32) and 32 entries of tag, id (u32 each), permissions (u16) and 2 bytes
+//! of padding, in the byte order of the machine that wrote them, which is the image's. The
+//! permissions of owner, others and mask are taken from the mode, so a `chmod` need not know of
+//! ACLs. Linux's form is a version (u32, 2), then entries of tag and permissions (u16 each) and id
+//! (u32). The tags are the same.
 
 use ordo_vfs::{Attr, Errno, FileSystem, FileType, Ino, SetAttr, XattrMode};
 
@@ -251,8 +252,8 @@ mod tests {
         ])
     }
 
-    /// An ACL must come back from either form; the disk's has FreeBSD's fixed size. A form that is cut short or has
-    /// too great a count must be refused.
+    /// An ACL must come back from either form; the disk's has FreeBSD's fixed size. A form that is
+    /// cut short or has too great a count must be refused.
     #[test]
     fn both_forms() {
         assert_eq!(Acl::from_linux(&acl().to_linux()), Some(acl()));
@@ -270,7 +271,8 @@ mod tests {
         assert_eq!(Acl::from_linux(&[1, 0, 0, 0]), None);
     }
 
-    /// If a list has a mask, the mode's group bits are that mask: a `chmod` must not change the group's own entry.
+    /// If a list has a mask, the mode's group bits are that mask: a `chmod` must not change the
+    /// group's own entry.
     #[test]
     fn the_mode_and_the_mask() {
         let mut a = acl();

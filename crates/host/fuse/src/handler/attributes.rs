@@ -11,14 +11,14 @@ use crate::wire::{Out, Request, fattr, get_u32, split_name, timestamp};
 /// `FS_IOC_GETFLAGS`; the next constant is `FS_IOC_SETFLAGS`.
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
-/// `FS_IOC_FSGETXATTR` (`struct fsxattr`), with flag numbers of its own. The kernel asks with it before it sets any
-/// flag.
+/// `FS_IOC_FSGETXATTR` (`struct fsxattr`), with flag numbers of its own. The kernel asks with it
+/// before it sets any flag.
 const GET_XATTR: u32 = 0x801c_581f;
 const SET_XATTR: u32 = 0x401c_5820;
 const XATTR_SIZE: usize = 28;
 
-/// Each row: a flag of Linux, its number in `struct fsxattr`, and two BSD flags with the same meaning, of which the
-/// first is the one that is set.
+/// Each row: a flag of Linux, its number in `struct fsxattr`, and two BSD flags with the same
+/// meaning, of which the first is the one that is set.
 const FLAGS: [(u32, u32, u32, u32); 3] = [
     (0x10, 0x8, flags::SF_IMMUTABLE, flags::UF_IMMUTABLE),
     (0x20, 0x10, flags::SF_APPEND, flags::UF_APPEND),
@@ -222,8 +222,8 @@ fn sized(value: &[u8], capacity: u32, out: &mut Out<'_>) -> Handled {
 const KEPT: [(&[u8], &[u8]); 2] =
     [(b"security.", b"system.linux.security."), (b"trusted.", b"system.linux.trusted.")];
 
-/// The name by which an attribute is stored. FreeBSD's `system` name space is `trusted.freebsd.` here, since Linux
-/// has other uses for `system.`.
+/// The name by which an attribute is stored. FreeBSD's `system` name space is `trusted.freebsd.`
+/// here, since Linux has other uses for `system.`.
 fn stored(name: &[u8]) -> Result<Vec<u8>, Failure> {
     if name.starts_with(b"user.") {
         return Ok(name.to_vec());

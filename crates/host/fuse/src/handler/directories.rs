@@ -43,7 +43,8 @@ impl<F: FileSystem> Handler<F> {
         let mut list = Out::new(out.space(size));
         for entry in entries {
             let dots = entry.name == b"." || entry.name == b"..";
-            // An entry that was removed in between, or cannot be read, is left for the kernel to look up.
+            // An entry that was removed in between, or cannot be read, is left for the kernel to
+            // look up.
             let attr = match dots {
                 true => None,
                 false => self.fs.lookup(dir, &entry.name).await.ok().filter(|a| a.ino == entry.ino),

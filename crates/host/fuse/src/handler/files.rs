@@ -44,8 +44,9 @@ impl<F: FileSystem> Handler<F> {
         self.drop_bits(&attr, without_set_id(attr.permissions)).await
     }
 
-    /// Removes the set-id bits if the kernel leaves this to the server. Root keeps them. A member of the file's
-    /// group keeps a set-group-id bit that only marks the file. Supplementary groups are not known here.
+    /// Removes the set-id bits if the kernel leaves this to the server. Root keeps them. A member
+    /// of the file's group keeps a set-group-id bit that only marks the file. Supplementary groups
+    /// are not known here.
     async fn drop_set_id_for(&self, r: &Request<'_>, ino: Ino) -> Handled {
         if r.uid == 0 {
             return Ok(());
@@ -110,8 +111,9 @@ impl<F: FileSystem> Handler<F> {
         Ok(())
     }
 
-    /// Tells the place of a block on the device, in blocks of the kernel's size; 0 of a hole (`FIBMAP`, which `filefrag` uses).
-    /// The kernel has no request for `FIEMAP`, and asks only mounts of a device.
+    /// Tells the place of a block on the device, in blocks of the kernel's size; 0 of a hole
+    /// (`FIBMAP`, which `filefrag` uses). The kernel has no request for `FIEMAP`, and asks only
+    /// mounts of a device.
     pub(super) async fn bmap(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let (ino, unit) = (self.ino(r.node), u64::from(r.u32(8)));
         let offset = r.u64(0).checked_mul(unit).filter(|_| unit > 0).ok_or(Errno::Invalid)?;
@@ -171,7 +173,8 @@ impl<F: FileSystem> Handler<F> {
     }
 }
 
-/// Permissions without set-id bits. Set-group-id without group execution is kept, since it only marks a file.
+/// Permissions without set-id bits. Set-group-id without group execution is kept, since it only
+/// marks a file.
 pub(super) fn without_set_id(permissions: u16) -> u16 {
     let group = if permissions & 0o010 != 0 { 0o2000 } else { 0 };
     permissions & !(0o4000 | group)

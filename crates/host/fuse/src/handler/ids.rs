@@ -13,7 +13,8 @@ pub struct IdMap {
     pub hidden: HiddenPermissions,
 }
 
-/// Permissions that files have on disk, but not in the mount. A change of a file's mode leaves them as they are.
+/// Permissions that files have on disk, but not in the mount. A change of a file's mode leaves them
+/// as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HiddenPermissions {
     /// The bits that are hidden of every directory.
@@ -78,8 +79,8 @@ impl Ids {
         }
     }
 
-    /// Parses `N` (every file belongs to N in the mount), `N:M` (and new files belong to M on disk), or `N=M+...` (N
-    /// in the mount is M on disk, and the reverse).
+    /// Parses `N` (every file belongs to N in the mount), `N:M` (and new files belong to M on
+    /// disk), or `N=M+...` (N in the mount is M on disk, and the reverse).
     ///
     /// # Errors
     /// A description of the fault in the text.
@@ -107,8 +108,8 @@ fn swap(mut pairs: impl Iterator<Item = (u32, u32)> + Clone, n: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// A file that is written with an owner must read back with the same owner, for every kind of mapping. Two owners
-    /// must not become one when numbers change places.
+    /// A file that is written with an owner must read back with the same owner, for every kind of
+    /// mapping. Two owners must not become one when numbers change places.
     #[test]
     fn numbers_come_back() {
         for text in ["1000=0", "1000=0+1001=5"] {

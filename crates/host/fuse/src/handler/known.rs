@@ -1,4 +1,5 @@
-//! The inodes that the kernel knows, each with its number of references that the kernel has not forgotten.
+//! The inodes that the kernel knows, each with its number of references that the kernel has not
+//! forgotten.
 
 use std::cell::RefCell;
 

@@ -1,8 +1,9 @@
 //! The handler: one request in, one reply out.
 //!
-//! `names`, `files`, `attributes` and `directories` carry requests out; `known` counts the kernel's references. The
-//! kernel enforces permission bits, sticky directories, and who may change what (`default_permissions`). The
-//! consequences of a change (removed set-id bits, inherited groups) are handled here.
+//! `names`, `files`, `attributes` and `directories` carry requests out; `known` counts the kernel's
+//! references. The kernel enforces permission bits, sticky directories, and who may change what
+//! (`default_permissions`). The consequences of a change (removed set-id bits, inherited groups)
+//! are handled here.
 
 mod acl;
 mod attributes;
@@ -26,8 +27,8 @@ use crate::wire::{
 use ids::IdMap;
 use known::Known;
 
-/// The time for which the kernel may cache names and attributes, in seconds. It is long, since only the kernel
-/// changes them.
+/// The time for which the kernel may cache names and attributes, in seconds. It is long, since only
+/// the kernel changes them.
 const VALID_SECONDS: u64 = 1 << 24;
 
 /// Options of serving a file system.
@@ -35,8 +36,8 @@ const VALID_SECONDS: u64 = 1 << 24;
 pub struct HandlerOptions {
     /// Whether the kernel caches writes and sends them later.
     pub write_back: bool,
-    /// Whether directories are read without attributes, so that the kernel asks separately for the attributes that it
-    /// wants.
+    /// Whether directories are read without attributes, so that the kernel asks separately for the
+    /// attributes that it wants.
     pub names_only: bool,
     /// Whether POSIX ACLs are served.
     pub acl: bool,
@@ -50,18 +51,19 @@ pub struct HandlerOptions {
     pub ids: IdMap,
     /// Whether requests go over io_uring, if the kernel can.
     pub io_uring: bool,
-    /// The seconds without an answer to a request after which the kernel gives up the mount, if it can: every waiting
-    /// program gets an error. 0: never.
+    /// The seconds without an answer to a request after which the kernel gives up the mount, if it
+    /// can: every waiting program gets an error. 0: never.
     pub timeout: u16,
-    /// A place for the writer of each write, which is noted just before the file system is called. With it, every opening
-    /// of a file has a number.
+    /// A place for the writer of each write, which is noted just before the file system is called.
+    /// With it, every opening of a file has a number.
     pub writer: Option<Rc<Cell<FileWriter>>>,
 }
 
 /// The writer of some bytes: a thread, through one opening of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileWriter {
-    /// The number of the opening. A descriptor that was inherited or duplicated is the same opening.
+    /// The number of the opening. A descriptor that was inherited or duplicated is the same
+    /// opening.
     pub opening: u64,
     /// The thread, by its number in the mount's namespace of processes.
     pub thread: u32,
@@ -137,8 +139,8 @@ impl<F: FileSystem> Handler<F> {
         self.flags.get()
     }
 
-    /// Takes the nodes whose attributes the kernel must forget before it gets the reply to the request that changed
-    /// them.
+    /// Takes the nodes whose attributes the kernel must forget before it gets the reply to the
+    /// request that changed them.
     pub fn take_stale(&self) -> Vec<u64> {
         self.stale.take()
     }
@@ -206,8 +208,8 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Removes all references at the end of the mount, whether or not the kernel has sent FORGETs. Files without
-    /// names are freed.
+    /// Removes all references at the end of the mount, whether or not the kernel has sent FORGETs.
+    /// Files without names are freed.
     pub async fn let_go(&self) {
         for ino in self.known.take() {
             if let Err(error) = self.fs.close(ino).await {
@@ -224,8 +226,8 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Carries out a message from a transport, and puts the reply into `reply`. Returns the request's identity and its
-    /// result; `None` if the message is not a request.
+    /// Carries out a message from a transport, and puts the reply into `reply`. Returns the
+    /// request's identity and its result; `None` if the message is not a request.
     pub async fn message(&self, message: &[u8], reply: &mut [u8]) -> Option<(u64, Answer)> {
         match Request::parse(message) {
             Ok(request) => Some((request.unique, self.request(&request, reply).await)),
@@ -234,8 +236,8 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Carries out a write from a transport that has its data in a buffer of its own: `head` is what is before the data. The
-    /// reply is as for [`message`](Self::message).
+    /// Carries out a write from a transport that has its data in a buffer of its own: `head` is
+    /// what is before the data. The reply is as for [`message`](Self::message).
     pub async fn write_message(
         &self,
         head: &[u8; WRITE_HEAD],
@@ -312,7 +314,8 @@ impl<F: FileSystem> Handler<F> {
                 out.u64(0);
                 Ok(())
             }
-            // An inode that the kernel knows needs no opening; after this answer the kernel does not ask again.
+            // An inode that the kernel knows needs no opening; after this answer the kernel does
+            // not ask again.
             Opcode::Open | Opcode::Opendir | Opcode::Flush | Opcode::Create => {
                 Err(Failure(libc::ENOSYS))
             }
@@ -372,7 +375,8 @@ impl<F: FileSystem> Handler<F> {
         // Read-ahead, which is left to the kernel.
         out.u32(MAX_DATA as u32);
         out.u32(flags.bits() as u32);
-        // The number of background requests, and the number at which the kernel begins to hold back.
+        // The number of background requests, and the number at which the kernel begins to hold
+        // back.
         out.u16(64);
         out.u16(48);
         out.u32(MAX_DATA as u32);

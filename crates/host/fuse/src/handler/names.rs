@@ -23,9 +23,10 @@ impl<F: FileSystem> Handler<F> {
         }
     }
 
-    /// Replies with an inode that the kernel has forgotten and asks for by its number, because a program has a file
-    /// handle of it (`open_by_handle_at`, NFS). The inode may be of any type. The kernel compares the generation of the
-    /// reply with the handle's. A handle may have any number; one that no inode has is stale, and is no damage.
+    /// Replies with an inode that the kernel has forgotten and asks for by its number, because a
+    /// program has a file handle of it (`open_by_handle_at`, NFS). The inode may be of any type.
+    /// The kernel compares the generation of the reply with the handle's. A handle may have any
+    /// number; one that no inode has is stale, and is no damage.
     async fn node_again(&self, node: u64, out: &mut Out<'_>) -> Handled {
         let ino = self.ino(node);
         // The root has a node of its own, by which the kernel always knows it.
@@ -82,7 +83,8 @@ impl<F: FileSystem> Handler<F> {
         self.entry(made, out).await
     }
 
-    /// Serves `O_TMPFILE`: creates a file without a name, to which the kernel has a reference at once.
+    /// Serves `O_TMPFILE`: creates a file without a name, to which the kernel has a reference at
+    /// once.
     pub(super) async fn tmpfile(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let dir = self.ino(r.node);
         let new = NewNode::file(r.u32(4) as u16 & 0o7777);

@@ -1,4 +1,5 @@
-//! Requests as bytes, on the reference model: the replies that a kernel would get, without a kernel.
+//! Requests as bytes, on the reference model: the replies that a kernel would get, without a
+//! kernel.
 
 use std::rc::Rc;
 
@@ -64,8 +65,9 @@ impl Bench {
     }
 }
 
-/// A file that was removed while the kernel knew it must live until it is forgotten as often as it was looked up, and
-/// no longer. Catches a program that loses its open file, and space that is never freed.
+/// A file that was removed while the kernel knew it must live until it is forgotten as often as it
+/// was looked up, and no longer. Catches a program that loses its open file, and space that is
+/// never freed.
 #[test]
 fn inodes_that_the_kernel_knows_stay_alive() {
     let bench = Bench::new();
@@ -87,9 +89,10 @@ fn a_name_that_is_not_there() {
     assert_eq!(bench.node(b"nothing"), 0);
 }
 
-/// A forgotten file is found again by its number, with the generation that it had, and counts as known. The number of
-/// a removed file, or of none, is stale. The number of a new file has another generation. Would catch a server that
-/// treats `.` as a name of directories only, or that lets an old handle open a new file.
+/// A forgotten file is found again by its number, with the generation that it had, and counts as
+/// known. The number of a removed file, or of none, is stale. The number of a new file has another
+/// generation. Would catch a server that treats `.` as a name of directories only, or that lets an
+/// old handle open a new file.
 #[test]
 fn forgotten_inodes_are_found_by_number() {
     let bench = Bench::new();
@@ -115,8 +118,8 @@ fn forgotten_inodes_are_found_by_number() {
     );
 }
 
-/// A list with attributes counts as a look-up for each entry except `.` and `..`: forgetting what it lists must leave
-/// no reference behind.
+/// A list with attributes counts as a look-up for each entry except `.` and `..`: forgetting what
+/// it lists must leave no reference behind.
 #[test]
 fn listing_with_attributes_is_looking_up() {
     let bench = Bench::new();
@@ -133,8 +136,9 @@ fn listing_with_attributes_is_looking_up() {
     assert!(!bench.exists(ino));
 }
 
-/// Giving a file away removes its set-id bits. A write removes them when the kernel says so, a copy when the caller
-/// was not root. If the kernel did not ask for the removal, it must be told of it; otherwise it shows the old mode.
+/// Giving a file away removes its set-id bits. A write removes them when the kernel says so, a copy
+/// when the caller was not root. If the kernel did not ask for the removal, it must be told of it;
+/// otherwise it shows the old mode.
 #[test]
 fn set_id_bits_are_removed() {
     for by in [Opcode::Setattr, Opcode::Write, Opcode::CopyFileRange] {
@@ -166,9 +170,9 @@ fn set_id_bits_are_removed() {
     }
 }
 
-/// Flags of files, as `chattr` sets them, and as the kernel asks for them before it lets a user do so. Flags that
-/// were set in one way are seen in the other way, and flags that UFS cannot store are refused. In the message the
-/// structure has 28 bytes.
+/// Flags of files, as `chattr` sets them, and as the kernel asks for them before it lets a user do
+/// so. Flags that were set in one way are seen in the other way, and flags that UFS cannot store
+/// are refused. In the message the structure has 28 bytes.
 #[test]
 fn flags_of_files() {
     const GET: (u32, u32) = (0x8008_6601, 0x801c_581f);
@@ -199,8 +203,8 @@ fn flags_of_files() {
     assert_eq!((reply.len(), wire::get_u32(&reply, 16)), (16 + 8, 0x20));
 }
 
-/// An unknown request is refused by its number, so that the kernel does not wait. An incomplete message is not a
-/// request. A kernel that is too old is refused.
+/// An unknown request is refused by its number, so that the kernel does not wait. An incomplete
+/// message is not a request. A kernel that is too old is refused.
 #[test]
 fn unknown_requests_are_refused() {
     let bench = Bench::new();

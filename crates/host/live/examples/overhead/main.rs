@@ -1,7 +1,8 @@
-//! Measures the cost of the pseudo-device beside a bare loop device and beside pass-throughs that name nothing: the same
-//! work on ext4 on each, by turns, in an order that rotates. Run it with
-//! `cargo run --release -p ordo-live --example overhead [ROUNDS] [DIRECTORY]`, as root; the image is made in DIRECTORY.
-//! `PASSTHROUGH` names libfuse's example `passthrough_ll`, if it is not in the path.
+//! Measures the cost of the pseudo-device beside a bare loop device and beside pass-throughs that
+//! name nothing: the same work on ext4 on each, by turns, in an order that rotates. Run it with
+//! `cargo run --release -p ordo-live --example overhead [ROUNDS] [DIRECTORY]`, as root; the image
+//! is made in DIRECTORY. `PASSTHROUGH` names libfuse's example `passthrough_ll`, if it is not in
+//! the path.
 //!
 //! FUSE over io_uring is switched on for the systems that use it, and left afterwards as it was.
 
@@ -32,7 +33,8 @@ fn measured(
     let mut costs: Costs = vec![Vec::new(); systems.len()];
     // The first round warms everything up, and does not count.
     for round in 0..=rounds {
-        // The order rotates, since each system finds the host's caches as the one before it left them.
+        // The order rotates, since each system finds the host's caches as the one before it left
+        // them.
         for turn in 0..systems.len() {
             let which = (turn + round) % systems.len();
             machine::make_ext4(image);

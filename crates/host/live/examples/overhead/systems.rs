@@ -20,7 +20,8 @@ enum Between {
     Server,
     /// The pseudo-device, which names every block and counts.
     Named,
-    /// The pseudo-device, which keeps a row for each block and all contents too, as `trace run -o` does.
+    /// The pseudo-device, which keeps a row for each block and all contents too, as `trace run -o`
+    /// does.
     Kept,
 }
 

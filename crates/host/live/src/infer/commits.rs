@@ -64,10 +64,12 @@ fn journal_bytes(out: &Outcome) -> f64 {
     (end - first) as f64
 }
 
-/// The part of the largest transaction that another one must have to have ended for the same reason.
+/// The part of the largest transaction that another one must have to have ended for the same
+/// reason.
 const ALIKE: f64 = 0.8;
-/// A limit counts what operations reserve, and they write less; and operations under way may join a transaction that has reached
-/// it. The share by which the limit may lie above or below what was written.
+/// A limit counts what operations reserve, and they write less; and operations under way may join a
+/// transaction that has reached it. The share by which the limit may lie above or below what was
+/// written.
 const RESERVED: f64 = 0.125;
 /// The blocks that operations under way may have reserved without writing them, at least.
 const RESERVED_BLOCKS: u64 = 64;
@@ -79,7 +81,8 @@ fn copied_block(out: &Outcome) -> u64 {
     copies.map(|b| b.len).max().unwrap_or(0)
 }
 
-/// The shares of the journal that the largest transactions took: of copies or records alone, and with everything.
+/// The shares of the journal that the largest transactions took: of copies or records alone, and
+/// with everything.
 fn largest(out: &Outcome, size: f64) -> Vec<[f64; 2]> {
     let all = &out.seen.found.transactions;
     let most = all.iter().map(|t| t.bytes).max().unwrap_or(0) as f64;
@@ -96,15 +99,17 @@ fn completes(b: &BlockRow) -> bool {
     b.completes.is_some()
 }
 
-/// Finds the commit threshold and the trigger of checkpoints, as shares of the journal. The work never calls fsync
-/// until the journal has wrapped around more than once; then come many small transactions.
+/// Finds the commit threshold and the trigger of checkpoints, as shares of the journal. The work
+/// never calls fsync until the journal has wrapped around more than once; then come many small
+/// transactions.
 pub(super) fn thresholds(
     system: &LiveSystem,
     effort: &Effort,
 ) -> Result<Vec<InferredFinding>, LiveError> {
     let lab = Lab::new(system, &[])?;
     let begun = Instant::now();
-    // Names in directories are metadata for every file system; data are in the journal only for some.
+    // Names in directories are metadata for every file system; data are in the journal only for
+    // some.
     for dir in 0..10 * effort.trials {
         let dir = lab.path(&format!("dir{dir}"));
         done(&dir, std::fs::create_dir(&dir))?;
@@ -174,8 +179,9 @@ fn checkpoints(events: &[Event], size: f64) -> InferredFinding {
     for event in events.iter().filter(|e| e.op == RequestOp::Write) {
         if event.writes(completes) {
             seen += 1;
-            // Writes of one burst follow each other, with nothing logged between them. More than the whole journal was
-            // logged where all that a checkpoint needs had been logged again: then it wrote nothing.
+            // Writes of one burst follow each other, with nothing logged between them. More than
+            // the whole journal was logged where all that a checkpoint needs had been logged again:
+            // then it wrote nothing.
             match since as f64 / size {
                 share if share > 1.0 => around += 1,
                 share if share > 1.0 / 64.0 => shares.push(share),

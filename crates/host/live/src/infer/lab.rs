@@ -1,4 +1,5 @@
-//! One experiment: a file system of its own, work in it, and the resulting requests on the clock of the work.
+//! One experiment: a file system of its own, work in it, and the resulting requests on the clock of
+//! the work.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,8 +1,9 @@
-//! Experiments that tell a file system's policies from its writes, after "Analysis and Evolution of Journaling File
-//! Systems" (2005), sections 2.1.2, 3.2, 5 and 6.
+//! Experiments that tell a file system's policies from its writes, after "Analysis and Evolution of
+//! Journaling File Systems" (2005), sections 2.1.2, 3.2, 5 and 6.
 //!
-//! Each experiment makes a file system on a device in memory, does controlled work in it, and evaluates kinds of
-//! blocks and times. No experiment knows which file system it is, or any of its constants.
+//! Each experiment makes a file system on a device in memory, does controlled work in it, and
+//! evaluates kinds of blocks and times. No experiment knows which file system it is, or any of its
+//! constants.
 
 mod commits;
 mod lab;
@@ -22,7 +23,8 @@ pub struct InferredFinding {
     pub question: &'static str,
     /// The answer in words.
     pub answer: String,
-    /// The interval in which the true value lies, as far as the experiment shows, if the answer is a number.
+    /// The interval in which the true value lies, as far as the experiment shows, if the answer is
+    /// a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
     /// The number's unit.
@@ -75,8 +77,8 @@ pub struct Effort {
 /// Whether [`stop`] was called.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Asks all experiments of this process to end soon: a wait ends, what was made is taken down, and [`infer`] returns
-/// [`LiveError::Stopped`]. It may be called from any thread.
+/// Asks all experiments of this process to end soon: a wait ends, what was made is taken down, and
+/// [`infer`] returns [`LiveError::Stopped`]. It may be called from any thread.
 pub fn stop() {
     STOPPED.store(true, Ordering::Relaxed);
 }

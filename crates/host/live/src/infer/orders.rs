@@ -12,7 +12,8 @@ use super::lab::{Event, Lab, change_inode, done, fill, is_journal, touch};
 use super::{Effort, InferredFinding, greatest, least, round};
 use crate::kernel::{LiveError, LiveSystem, look_into};
 
-/// The time for which file data are held up, in milliseconds: far above that of a commit on a device in memory.
+/// The time for which file data are held up, in milliseconds: far above that of a commit on a
+/// device in memory.
 const HELD_MS: u64 = 400;
 /// The time, in milliseconds, if it must also suffice for a copy of the device.
 const HELD_LONG_MS: u64 = 6000;
@@ -29,8 +30,9 @@ fn is_copy_of_data(b: &BlockRow) -> bool {
     b.home.is_some_and(|(_, class)| class == Class::FileData)
 }
 
-/// Finds the journaling mode: whether data are in the journal, and if not, whether a commit waits for data under way.
-/// The device holds up one file's data while another file's inode is made durable.
+/// Finds the journaling mode: whether data are in the journal, and if not, whether a commit waits
+/// for data under way. The device holds up one file's data while another file's inode is made
+/// durable.
 pub(super) fn mode(
     system: &LiveSystem,
     effort: &Effort,
@@ -82,8 +84,9 @@ pub(super) fn mode(
     Ok(vec![InferredFinding::words(question, answer).because(share).because(waited)])
 }
 
-/// If a commit does not wait for data, finds whether it can expose blocks that the data have not reached. The device
-/// is copied while data are held up, as a power cut would leave it, and examined.
+/// If a commit does not wait for data, finds whether it can expose blocks that the data have not
+/// reached. The device is copied while data are held up, as a power cut would leave it, and
+/// examined.
 fn exposed(system: &LiveSystem) -> Result<InferredFinding, LiveError> {
     let lab = Lab::new(system, &[&format!("delay file_data {HELD_LONG_MS}ms")])?;
     let (other, file) = (lab.file("other")?, lab.file("data")?);
@@ -139,8 +142,8 @@ fn between(events: &[Event], from: Instant, to: Instant, of: impl Fn(&BlockRow) 
     events.iter().filter(inside).map(|e| e.bytes(&of)).sum()
 }
 
-/// Finds compound transactions (tangled synchrony, Figure 6): whether making one file durable writes other programs'
-/// changes.
+/// Finds compound transactions (tangled synchrony, Figure 6): whether making one file durable
+/// writes other programs' changes.
 pub(super) fn tangled(
     system: &LiveSystem,
     effort: &Effort,
@@ -194,7 +197,8 @@ pub(super) fn tangled(
     ])
 }
 
-/// Finds whether journal writes are sent while data are under way (falsely limited parallelism, section 3.2.2).
+/// Finds whether journal writes are sent while data are under way (falsely limited parallelism,
+/// section 3.2.2).
 pub(super) fn overlap(
     system: &LiveSystem,
     effort: &Effort,

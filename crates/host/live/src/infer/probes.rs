@@ -1,4 +1,5 @@
-//! Probes: writes of one kind are delayed, to see what waits for them, or dropped, to see what a restart needs.
+//! Probes: writes of one kind are delayed, to see what waits for them, or dropped, to see what a
+//! restart needs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use super::lab::{Event, Lab, change_inode, done, fill};
 use super::{Effort, InferredFinding, greatest, least, round};
 use crate::kernel::{LiveError, LiveSystem, look_into};
 
-/// The kinds of writes that are delayed and dropped, each with its question about what waits, and about a restart.
+/// The kinds of writes that are delayed and dropped, each with its question about what waits, and
+/// about a restart.
 const PROBED: [(Kinds, &str, &str); 4] = [
     (Kinds::One(Class::FileData), "what waits for file data", "a restart without file data"),
     (Kinds::Journal, "what waits for the journal", "a restart without the journal's blocks"),
@@ -22,7 +24,8 @@ const PROBED: [(Kinds, &str, &str); 4] = [
     ),
 ];
 
-/// Two delays, in milliseconds. The difference between them is that which must be seen again in what waits.
+/// Two delays, in milliseconds. The difference between them is that which must be seen again in
+/// what waits.
 const DELAYS: [u64; 2] = [200, 600];
 /// The bytes of a probed file, and the byte that they have.
 const BYTES: usize = 64 << 10;
@@ -42,8 +45,9 @@ fn is_waiter(number: usize, row: &BlockRow) -> bool {
     }
 }
 
-/// The milliseconds from a change of a file's inode to the first write of each kind, and to the end of its fsync, in each
-/// trial in which there was such a write. Meanwhile another file's data are on their way.
+/// The milliseconds from a change of a file's inode to the first write of each kind, and to the end
+/// of its fsync, in each trial in which there was such a write. Meanwhile another file's data are
+/// on their way.
 fn times(
     system: &LiveSystem,
     effort: &Effort,
@@ -88,7 +92,8 @@ fn middle(times: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Delays each kind of write by two times, and finds what comes later by their difference (section 6).
+/// Delays each kind of write by two times, and finds what comes later by their difference (section
+/// 6).
 pub(super) fn waits(
     system: &LiveSystem,
     effort: &Effort,
@@ -124,8 +129,8 @@ pub(super) fn waits(
     Ok(all)
 }
 
-/// Drops each kind of write while a file is made durable, copies the device as a power cut would leave it, and mounts the
-/// copy (section 5).
+/// Drops each kind of write while a file is made durable, copies the device as a power cut would
+/// leave it, and mounts the copy (section 5).
 pub(super) fn restart(
     system: &LiveSystem,
     _effort: &Effort,

@@ -1,8 +1,9 @@
 //! Experiments about time: how long a change waits that no program asks to have written.
 //!
-//! A timer that begins with a change fires near its end: kernels round timers up to whole seconds, compare times in whole seconds,
-//! and keep long timers only to within an eighth of their time. A timer that runs by itself fires at any time after a change, up to its period. The two are told apart by
-//! changes at irregular times: only under the first do all changes wait equally long.
+//! A timer that begins with a change fires near its end: kernels round timers up to whole seconds,
+//! compare times in whole seconds, and keep long timers only to within an eighth of their time. A
+//! timer that runs by itself fires at any time after a change, up to its period. The two are told
+//! apart by changes at irregular times: only under the first do all changes wait equally long.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,7 +19,8 @@ use crate::kernel::{LiveError, LiveSystem};
 
 /// Writes that follow each other within this time are parts of one.
 const ONE_WRITE: Duration = Duration::from_millis(50);
-/// The time by which kernels round timers up, in seconds: to a whole second, after times that were cut to whole seconds.
+/// The time by which kernels round timers up, in seconds: to a whole second, after times that were
+/// cut to whole seconds.
 const ROUNDED: f64 = 2.0;
 /// The time by which a timer that compares whole seconds may be early, in seconds.
 const CUT: f64 = 1.0;
@@ -28,8 +30,8 @@ const WHEEL: f64 = 0.125;
 const LATE: f64 = 0.25;
 /// Another process's request to write all file systems reaches them within this time.
 const ALL_SYNCED: Duration = Duration::from_millis(500);
-/// How far the time between changes departs from its mean, in seconds, in turn: a period of which one is a multiple is not one
-/// of the others.
+/// How far the time between changes departs from its mean, in seconds, in turn: a period of which
+/// one is a multiple is not one of the others.
 const UNEVEN: [f64; 4] = [0.0, 3.9, -2.8, 1.6];
 /// How often a run is made that others disturbed.
 const RUNS: u32 = 3;
@@ -46,9 +48,9 @@ struct Waits {
     disturbed: usize,
 }
 
-/// The waits from the oldest change that was not written yet to each write, for writes in order. A change that a timer wrote only
-/// after the next change had been made has waited since it was made itself. Writes at the moments of `others` were somebody
-/// else's doing.
+/// The waits from the oldest change that was not written yet to each write, for writes in order. A
+/// change that a timer wrote only after the next change had been made has waited since it was made
+/// itself. Writes at the moments of `others` were somebody else's doing.
 fn waits(changes: &[Instant], writes: impl Iterator<Item = Instant>, others: &[Instant]) -> Waits {
     let (mut last, mut ended): (Option<Instant>, Option<Instant>) = (None, None);
     let mut all = Waits::default();
@@ -71,7 +73,8 @@ fn waits(changes: &[Instant], writes: impl Iterator<Item = Instant>, others: &[I
     all
 }
 
-/// The interval in which a timer's time lies, in seconds, if it is rounded up by at most `rounded` beside the wheel's share.
+/// The interval in which a timer's time lies, in seconds, if it is rounded up by at most `rounded`
+/// beside the wheel's share.
 fn interval(waits: &Waits, rounded: f64) -> [f64; 2] {
     let (low, high) = (least(&waits.seconds), greatest(&waits.seconds));
     let lower = ((high - rounded - LATE) / (1.0 + WHEEL)).max(0.0);
@@ -141,8 +144,9 @@ fn moments<'a>(
     each.filter(move |(i, e)| chosen.contains(i) || e.writes(&of)).map(|(_, e)| e.issued)
 }
 
-/// Another file system, which is changed all the time and has no timer for that. Writes to it and to the file system under
-/// experiment at the same moment were asked for by another process, for all file systems.
+/// Another file system, which is changed all the time and has no timer for that. Writes to it and
+/// to the file system under experiment at the same moment were asked for by another process, for
+/// all file systems.
 struct Witness {
     // Closed before the file system is unmounted, also where the experiment ends early.
     file: File,
@@ -215,8 +219,9 @@ fn run(system: &LiveSystem, effort: &Effort) -> Result<[Waits; 2], LiveError> {
     ])
 }
 
-/// Finds the time from a change until it is in the journal, or committed where there is none, and the time until file data are at
-/// their place, when no program asks for either. A run that other processes disturbed is made again.
+/// Finds the time from a change until it is in the journal, or committed where there is none, and
+/// the time until file data are at their place, when no program asks for either. A run that other
+/// processes disturbed is made again.
 pub(super) fn timers(
     system: &LiveSystem,
     effort: &Effort,
@@ -260,7 +265,8 @@ mod tests {
         all.iter().map(|seconds| (seconds * 1000.0).round() as u64).collect()
     }
 
-    /// Would catch a timer that is taken for one of no time, because it fired just after the next change.
+    /// Would catch a timer that is taken for one of no time, because it fired just after the next
+    /// change.
     #[test]
     fn a_change_waits_until_its_own_write() {
         let times =
@@ -280,8 +286,8 @@ mod tests {
         assert_eq!(millis(&found.between), [29_300]);
     }
 
-    /// The true time lies in the interval: for a timer that a change starts, rounded up to whole seconds; for one that runs by
-    /// itself; and for one of which a single wait was seen.
+    /// The true time lies in the interval: for a timer that a change starts, rounded up to whole
+    /// seconds; for one that runs by itself; and for one of which a single wait was seen.
     #[test]
     fn the_interval_has_the_true_time() {
         let of = |seconds: &[f64], between: &[f64]| {

@@ -1,9 +1,10 @@
 //! Files that grow at their ends, as logs do, while older bytes in them are durable.
 //!
-//! Fault model: a disk with a volatile cache, torn at 512 bytes, crashes during recovery too. Clients append to few files
-//! and make one of them durable now and then. The fragments at the end of a file move when it grows and others are behind
-//! them. Bytes for which a caller has waited must outlive that, although the bytes behind them are only in memory: in
-//! every ordering, since no one who appends to a log expects an old record to go.
+//! Fault model: a disk with a volatile cache, torn at 512 bytes, crashes during recovery too.
+//! Clients append to few files and make one of them durable now and then. The fragments at the end
+//! of a file move when it grows and others are behind them. Bytes for which a caller has waited
+//! must outlive that, although the bytes behind them are only in memory: in every ordering, since
+//! no one who appends to a log expects an old record to go.
 
 use ordo_crash::{
     Budget, Config, CrashModel, FsGeometry, Outcome, Scheme, Script, ScriptManner, ScriptPlace,
@@ -34,10 +35,11 @@ fn appends(seed: u64) -> Script {
     ScriptManner { append: 80, ..ScriptManner::default() }.script(seed)
 }
 
-/// Would catch a pointer to a place where the contents are not yet, in a log or on disk; a recovery that copies contents
-/// over newer ones, since the log does not say durably that they had landed (an fsync that ends while another task's flush
-/// covers its writes; a sync that ends while the old place is being freed); and an inode that an fsync leaves out, since
-/// all newer changes in its block have to wait.
+/// Would catch a pointer to a place where the contents are not yet, in a log or on disk; a recovery
+/// that copies contents over newer ones, since the log does not say durably that they had landed
+/// (an fsync that ends while another task's flush covers its writes; a sync that ends while the old
+/// place is being freed); and an inode that an fsync leaves out, since all newer changes in its
+/// block have to wait.
 #[test]
 fn durable_bytes_outlive_the_growth_of_their_file() {
     for system in System::runnable().filter(|s| SYSTEMS.contains(&s.name())) {
@@ -71,9 +73,9 @@ fn without_its_rule_moved_contents_are_lost() {
     }
 }
 
-/// A file grows in place, so its inode changes without waiting for anything. Then another inode of the same block gets a
-/// change that has to wait. An fsync of the file once took the block for one whose write would show nothing new, and
-/// returned without it.
+/// A file grows in place, so its inode changes without waiting for anything. Then another inode of
+/// the same block gets a change that has to wait. An fsync of the file once took the block for one
+/// whose write would show nothing new, and returned without it.
 #[test]
 fn an_fsync_writes_an_inode_whose_neighbours_have_to_wait() {
     let file = |name| ScriptPlace { dir: 1, name };

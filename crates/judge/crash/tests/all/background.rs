@@ -1,10 +1,10 @@
 //! A crash, a mount without a check, the background check, and a crash during that.
 //!
-//! Fault model: that of the explorer, under soft updates. The recovery of a state is a mount, a background
-//! check while a file is created and another removed, and an unmount. Demanded: a check after that has no
-//! findings at all; where the recovery was interrupted, it finds only leaks, which the next recovery frees.
-//! Would catch a step of the background check that is less safe than other operations, and a leak that it does
-//! not find.
+//! Fault model: that of the explorer, under soft updates. The recovery of a state is a mount, a
+//! background check while a file is created and another removed, and an unmount. Demanded: a check
+//! after that has no findings at all; where the recovery was interrupted, it finds only leaks,
+//! which the next recovery frees. Would catch a step of the background check that is less safe than
+//! other operations, and a leak that it does not find.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
 //! Crash cycles: each run begins on what a crash has left of the one before.
 //!
-//! Fault model: the honest disk with a volatile cache, crashed anywhere in every cycle, before, during and
-//! after the recovery of a mount from the last crash. Everything that the cycle before had made durable, or
-//! that was found after it, falls under the same promise as later changes.
+//! Fault model: the honest disk with a volatile cache, crashed anywhere in every cycle, before,
+//! during and after the recovery of a mount from the last crash. Everything that the cycle before
+//! had made durable, or that was found after it, falls under the same promise as later changes.
 
 use ordo_crash::{
     Budget, Config, CrashModel, Outcome, Promise, Script, ScriptPlace, ScriptStep, cycle, explore,
@@ -44,9 +44,10 @@ fn synchronous_writes_keep_their_promise_cycle_after_cycle() {
     }
 }
 
-/// Many files are made, one after another, in a block of inodes that was never used, and more than were ever
-/// initialised. Each is there when its call has returned, though nothing else was written for long. Without the
-/// rule the check looks at fewer inodes than exist, and removes the names of the others.
+/// Many files are made, one after another, in a block of inodes that was never used, and more than
+/// were ever initialised. Each is there when its call has returned, though nothing else was written
+/// for long. Without the rule the check looks at fewer inodes than exist, and removes the names of
+/// the others.
 #[test]
 fn a_group_counts_the_inodes_that_have_names() {
     let broken = |rules: SyncRules| {
@@ -78,8 +79,8 @@ fn a_group_counts_filled_inode_blocks_in_a_later_cycle() {
     }
 }
 
-/// Without any ordering, objects that existed at the start of a cycle are lost in it. Would catch an oracle
-/// that takes the disk for empty, or ignores its contents.
+/// Without any ordering, objects that existed at the start of a cycle are lost in it. Would catch
+/// an oracle that takes the disk for empty, or ignores its contents.
 #[test]
 fn a_file_of_an_earlier_cycle_is_missed_too() {
     let lost = |seed| {
@@ -89,8 +90,9 @@ fn a_file_of_an_earlier_cycle_is_missed_too() {
     assert!((0..8).any(lost));
 }
 
-/// Forty clients run at once, and their repair is interrupted. The root has grown, and grows once more for
-/// lost+found. Would catch a repair that makes an inode point to a block which is not written yet.
+/// Forty clients run at once, and their repair is interrupted. The root has grown, and grows once
+/// more for lost+found. Would catch a repair that makes an inode point to a block which is not
+/// written yet.
 #[test]
 fn forty_clients_files_survive_an_interrupted_repair() {
     for model in [CrashModel::Completed, CrashModel::Volatile] {

@@ -1,10 +1,10 @@
 //! Directories that grow by chunk, fragment, block and indirect block, crashed on every geometry.
 //!
-//! Fault model: completed is durable, with a crash after every completed write; a volatile cache that loses any
-//! subset, torn at 512 bytes. Two clients make names, long and short, in one directory and in the root; one of
-//! them makes its last file durable now and then; half of the names are removed again. In each state the
-//! checker may have only the findings that the scheme allows. Some of the images are mounted without a check
-//! and used.
+//! Fault model: completed is durable, with a crash after every completed write; a volatile cache
+//! that loses any subset, torn at 512 bytes. Two clients make names, long and short, in one
+//! directory and in the root; one of them makes its last file durable now and then; half of the
+//! names are removed again. In each state the checker may have only the findings that the scheme
+//! allows. Some of the images are mounted without a check and used.
 
 use ordo_crash::recording::RecordingFs;
 use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Outcome, Promise, RunWorkload, explore};
@@ -73,15 +73,16 @@ fn grow<P: OrderingPolicy + 'static>(
     explore(&scheme, names, &Config::new(seed, model), &budget).unwrap()
 }
 
-/// Short names fill chunks; long ones fill fragments, blocks and, where a block is small, an indirect block.
+/// Short names fill chunks; long ones fill fragments, blocks and, where a block is small, an
+/// indirect block.
 fn loads(geometry: &FsGeometry) -> Vec<Names> {
     let indirect = if geometry.block_size == 4096 { 2 * 12 * 8 } else { 40 };
     vec![Names { count: 40, len: 20 }, Names { count: indirect, len: 250 }]
 }
 
-/// On no geometry does a directory have a size whose chunks were never written, a pointer beyond its size, or a
-/// hole before its end. On fragments larger than a chunk this once happened: the new size was on disk before
-/// the chunk.
+/// On no geometry does a directory have a size whose chunks were never written, a pointer beyond
+/// its size, or a hole before its end. On fragments larger than a chunk this once happened: the new
+/// size was on disk before the chunk.
 #[test]
 fn directories_grow_in_order_on_every_geometry() {
     for geometry in FsGeometry::all().into_iter().filter(|g| !g.name.ends_with("full")) {
@@ -99,8 +100,9 @@ fn directories_grow_in_order_on_every_geometry() {
     }
 }
 
-/// Without the rule a size is on disk before the chunk that it covers, on every geometry whose fragments are
-/// larger than a chunk: there the space behind the root's first chunk has the contents that mkfs left.
+/// Without the rule a size is on disk before the chunk that it covers, on every geometry whose
+/// fragments are larger than a chunk: there the space behind the root's first chunk has the
+/// contents that mkfs left.
 #[test]
 fn a_size_without_its_chunk_is_seen() {
     let rules = SoftRules::all() - SoftRules::SIZE_AFTER_CONTENTS;

@@ -1,9 +1,11 @@
 //! DualFS under the explorer: states of the product of all devices' caches.
 //!
-//! Fault model: completed is durable, and a volatile cache for each disk, torn at 512 bytes, both devices on one disk, on one each, or
-//! the metadata on two disks and the data on a third. The search finds nothing where all rules hold, and something where contents
-//! come late and where halves of the metadata are not made equal. (`forms.rs` has rules that take another form of the system or another
-//! fault. A data device that is nearly full, and a half that comes back alone, are in `crates/core/dualfs/tests/all`.)
+//! Fault model: completed is durable, and a volatile cache for each disk, torn at 512 bytes, both
+//! devices on one disk, on one each, or the metadata on two disks and the data on a third. The
+//! search finds nothing where all rules hold, and something where contents come late and where
+//! halves of the metadata are not made equal. (`forms.rs` has rules that take another form of the
+//! system or another fault. A data device that is nearly full, and a half that comes back alone,
+//! are in `crates/core/dualfs/tests/all`.)
 
 use ordo_crash::FsGeometry;
 use ordo_crash::mutants::Search;
@@ -24,7 +26,8 @@ fn no_geometry_has_findings() {
     }
 }
 
-/// Would catch an explorer that does not see the contents of the one device beside the metadata of the other.
+/// Would catch an explorer that does not see the contents of the one device beside the metadata of
+/// the other.
 #[test]
 fn contents_written_after_their_metadata_are_found() {
     let search = Search { states: 20_000, ..Search::default() };
@@ -38,7 +41,8 @@ fn contents_written_after_their_metadata_are_found() {
     }
 }
 
-/// The halves are joined by a recovery that must leave them equal. Would catch a check that looks at one half.
+/// The halves are joined by a recovery that must leave them equal. Would catch a check that looks
+/// at one half.
 #[test]
 fn halves_that_are_not_made_equal_are_found() {
     let search = Search { states: 20_000, ..Search::default() };

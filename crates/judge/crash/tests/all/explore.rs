@@ -1,8 +1,9 @@
-//! The explorer tested on known systems: `sync` keeps its promises, breaks one with each rule that is switched
-//! off, and `none` keeps none. An explorer that passes everything, or fails nothing, fails here.
+//! The explorer tested on known systems: `sync` keeps its promises, breaks one with each rule that
+//! is switched off, and `none` keeps none. An explorer that passes everything, or fails nothing,
+//! fails here.
 //!
-//! Fault model: each test names its disk. The workload: three clients with random operations, whose requests
-//! complete in any order.
+//! Fault model: each test names its disk. The workload: three clients with random operations, whose
+//! requests complete in any order.
 
 use ordo_crash::run::Event;
 use ordo_crash::{
@@ -23,8 +24,8 @@ fn go(scheme: &impl ordo_crash::Scheme, model: CrashModel, seed: u64, states: us
     explore(scheme, &script, &Config::new(seed, model), &budget).unwrap()
 }
 
-/// Would catch an ordering that takes completed for durable, a harness that loses writes which must survive,
-/// and an oracle that demands more than the promise.
+/// Would catch an ordering that takes completed for durable, a harness that loses writes which must
+/// survive, and an oracle that demands more than the promise.
 #[test]
 fn sync_keeps_its_promises_on_every_honest_disk() {
     for model in [CrashModel::Completed, CrashModel::Volatile, CrashModel::Prefix] {
@@ -37,8 +38,9 @@ fn sync_keeps_its_promises_on_every_honest_disk() {
     }
 }
 
-/// A file and a directory exchange names. Halfway a check finds the directory under two names and removes one.
-/// Would catch an oracle that takes this for a loss; but the directory itself must still exist.
+/// A file and a directory exchange names. Halfway a check finds the directory under two names and
+/// removes one. Would catch an oracle that takes this for a loss; but the directory itself must
+/// still exist.
 #[test]
 fn a_check_takes_away_one_of_two_names_that_change_places() {
     let (file, dir) = (ScriptPlace { dir: 0, name: 1 }, ScriptPlace { dir: 1, name: 4 });
@@ -59,14 +61,15 @@ fn a_check_takes_away_one_of_two_names_that_change_places() {
     assert!(taken > 0, "no state in which a name is gone");
 }
 
-/// Would catch a harness that finds nothing: each rule of `sync` prevents damage that is found without it.
-/// (Durability on return is switched off too, since its writes would soon repair much of the damage.)
+/// Would catch a harness that finds nothing: each rule of `sync` prevents damage that is found
+/// without it. (Durability on return is switched off too, since its writes would soon repair much
+/// of the damage.)
 #[test]
 fn every_rule_of_sync_is_missed() {
     let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
     assert!(sync(late, CrashModel::Completed, 0, 1500).counts.promise_broken > 0);
-    // The rule about a group's counts has its own test in crash_cycles.rs, that about moved fragments in
-    // crash_sync.rs.
+    // The rule about a group's counts has its own test in crash_cycles.rs, that about moved
+    // fragments in crash_sync.rs.
     let own = SyncRules::GROUP_BEFORE_ENTRY | SyncRules::MOVED_BEFORE_REUSE;
     for rule in (late - own).iter() {
         let broken = |seed| {
@@ -103,7 +106,8 @@ fn a_lying_disk_loses_what_was_durable() {
     assert_eq!(counts.promise_broken, 0, "no promise can hold there");
 }
 
-/// The result is the same on one thread and on many. Would catch a result that depends on the thread.
+/// The result is the same on one thread and on many. Would catch a result that depends on the
+/// thread.
 #[test]
 fn threads_do_not_matter() {
     let late = SyncRules::all() - SyncRules::ENTRY_BEFORE_COUNT;
@@ -117,8 +121,8 @@ fn threads_do_not_matter() {
     assert!(results[0] == results[1]);
 }
 
-/// A failure is shrunk, and the result fails in the same way. Without the rule that an inode is on disk before
-/// its name, it takes one file, and one lost write.
+/// A failure is shrunk, and the result fails in the same way. Without the rule that an inode is on
+/// disk before its name, it takes one file, and one lost write.
 #[test]
 fn a_failure_is_made_small() {
     let rules = SyncRules::all() - SyncRules::INODE_BEFORE_ENTRY - SyncRules::DURABLE_ON_RETURN;
@@ -137,8 +141,8 @@ fn a_failure_is_made_small() {
     assert!(small.failure.picture.contains("directory block"), "{}", small.failure.picture);
 }
 
-/// Each single promise, which this system does not make, is found broken. Would catch an oracle that never
-/// finds a fault.
+/// Each single promise, which this system does not make, is found broken. Would catch an oracle
+/// that never finds a fault.
 #[test]
 fn every_promise_is_missed_where_it_is_not_kept() {
     let only = |promise: fn(&mut Promise)| {
@@ -166,9 +170,9 @@ fn every_promise_is_missed_where_it_is_not_kept() {
     }
 }
 
-/// A write fails with EIO, for each kind of block, and then the power fails: the effects of calls that returned
-/// without an error are there. Would catch an ordering that continues after a failed write, and an oracle that
-/// takes a failed write for one that never happened.
+/// A write fails with EIO, for each kind of block, and then the power fails: the effects of calls
+/// that returned without an error are there. Would catch an ordering that continues after a failed
+/// write, and an oracle that takes a failed write for one that never happened.
 #[test]
 fn sync_keeps_its_promises_where_a_write_fails() {
     for kind in ["inode_block", "directory", "cylinder_group", "file_data"] {
@@ -194,7 +198,8 @@ fn found(outcome: Outcome) -> (ordo_crash::StateCounts, Vec<Vec<String>>) {
     (outcome.counts, outcome.failures.into_iter().map(|f| f.verdict.broken).collect())
 }
 
-/// Recalled verdicts equal those of judging every state. Would catch a state that is taken for another.
+/// Recalled verdicts equal those of judging every state. Would catch a state that is taken for
+/// another.
 #[test]
 fn recalled_verdicts_equal_new_ones() {
     for (seed, model) in
@@ -211,9 +216,10 @@ fn recalled_verdicts_equal_new_ones() {
     }
 }
 
-/// Judging only what changed since the state before gives the verdicts of judging each state wholly: after
-/// repairs, with torn groups and superblocks, where names are made and removed and files have distant blocks,
-/// in every shape. Would catch a file or directory that is taken for unchanged.
+/// Judging only what changed since the state before gives the verdicts of judging each state
+/// wholly: after repairs, with torn groups and superblocks, where names are made and removed and
+/// files have distant blocks, in every shape. Would catch a file or directory that is taken for
+/// unchanged.
 #[test]
 fn judging_only_changes_gives_the_verdict_of_a_full_check() {
     let usual = ScriptManner { clients: 2, steps: 90, fsync: 5, ..ScriptManner::default() };
@@ -242,9 +248,9 @@ fn judging_only_changes_gives_the_verdict_of_a_full_check() {
     assert!(broken > 1000, "{broken}");
 }
 
-/// The same where a group has more initialised blocks of inodes than at first, and a crash may take that back:
-/// then the inodes in them cannot be read. Would catch inodes that are taken for readable because their own
-/// sectors have not changed.
+/// The same where a group has more initialised blocks of inodes than at first, and a crash may take
+/// that back: then the inodes in them cannot be read. Would catch inodes that are taken for
+/// readable because their own sectors have not changed.
 #[test]
 fn inodes_outside_the_initialised_blocks_are_judged_again() {
     let file = |name| ScriptStep::Make(ScriptPlace { dir: 1, name });
@@ -262,7 +268,8 @@ fn inodes_outside_the_initialised_blocks_are_judged_again() {
     // The promise is only that the file system can be read.
     let promise = Promise { no_check: true, ..Promise::NONE };
     let none = OnFfs::new("ffs-none", || NoOrder, promise);
-    // First only a count is lost, then only the groups: nothing else differs between these two states.
+    // First only a count is lost, then only the groups: nothing else differs between these two
+    // states.
     let rules = ["lose summary", "lose cylinder_group"].map(|rule| rule.parse().unwrap());
     for (model, rules, least) in [
         (CrashModel::Completed, Vec::new(), 100),

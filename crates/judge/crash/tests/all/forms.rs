@@ -1,9 +1,11 @@
-//! Rules that matter only in a form of their own: in a log without seals, after the newest checkpoint was lost, where files are read
-//! from the copy of the metadata, or where half of the metadata device fails.
+//! Rules that matter only in a form of their own: in a log without seals, after the newest
+//! checkpoint was lost, where files are read from the copy of the metadata, or where half of the
+//! metadata device fails.
 //!
-//! Fault model: that of the explorer, and the fault of the form. With all rules on, no form has a finding, so a finding with a rule
-//! off shows the need for the rule. A mount that lacks space does not count as one. Would catch a form in which the rule protects
-//! nothing, and one that is broken by itself.
+//! Fault model: that of the explorer, and the fault of the form. With all rules on, no form has a
+//! finding, so a finding with a rule off shows the need for the rule. A mount that lacks space does
+//! not count as one. Would catch a form in which the rule protects nothing, and one that is broken
+//! by itself.
 
 use ordo_crash::FsGeometry;
 use ordo_crash::mutants::{Search, Sought};
@@ -17,9 +19,10 @@ const RULES: [(System, &str); 5] = [
     (dualfs::DUALFS_MIRROR, "RAISED"),
 ];
 
-/// The number of states of each search. In longer ones the judge misses the sizes of files that a copy of the metadata gives back,
-/// with all rules on: these files are older than their contents. `REUSE` needs longer ones: a segment must be written again between
-/// two checkpoints. On DualFS 12,000 states found blocks that were freed while a checkpoint was written, and whose segment
+/// The number of states of each search. In longer ones the judge misses the sizes of files that a
+/// copy of the metadata gives back, with all rules on: these files are older than their contents.
+/// `REUSE` needs longer ones: a segment must be written again between two checkpoints. On DualFS
+/// 12,000 states found blocks that were freed while a checkpoint was written, and whose segment
 /// counted as empty in that checkpoint.
 fn states_for(system: System, rule: &str) -> u64 {
     match needs_churn(rule) {
@@ -29,8 +32,9 @@ fn states_for(system: System, rule: &str) -> u64 {
     }
 }
 
-/// The shapes in which a rule is sought. Segments are soon used again where little space is free. There, a mount from the older
-/// checkpoint has no clean segment left and must write into those that were empty at that checkpoint.
+/// The shapes in which a rule is sought. Segments are soon used again where little space is free.
+/// There, a mount from the older checkpoint has no clean segment left and must write into those
+/// that were empty at that checkpoint.
 fn shapes_for(rule: &str) -> &'static [&'static str] {
     if needs_churn(rule) { &["4k-512-full", "8k-1k-full"] } else { &["4k-512", "8k-1k"] }
 }

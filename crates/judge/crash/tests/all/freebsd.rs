@@ -1,9 +1,9 @@
 //! Crash states of soft updates, given to FreeBSD's own fsck. `make test-freebsd` runs these tests.
 //!
-//! Fault model: as in `soft_updates.rs`. FreeBSD's program is the recovery of each state. It may find what its
-//! own soft updates leave, must preen it without a question, and must leave names, contents and durable data
-//! unchanged. Afterwards Ordo's checker has no findings. Would catch an error that Ordo's file system and
-//! checker share.
+//! Fault model: as in `soft_updates.rs`. FreeBSD's program is the recovery of each state. It may
+//! find what its own soft updates leave, must preen it without a question, and must leave names,
+//! contents and durable data unchanged. Afterwards Ordo's checker has no findings. Would catch an
+//! error that Ordo's file system and checker share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,8 +29,8 @@ enum Repairer {
     Ours(Repair),
 }
 
-/// The complaints of FreeBSD's fsck that are ordinary after soft updates: leaks, high counts, both names of a
-/// rename.
+/// The complaints of FreeBSD's fsck that are ordinary after soft updates: leaks, high counts, both
+/// names of a rename.
 const ORDINARY: &[&str] = &[
     "BLK(S) MISSING IN BIT MAPS",
     "FREE BLK COUNT(S) WRONG IN SUPERBLK",
@@ -44,8 +44,8 @@ const ORDINARY: &[&str] = &[
     TWO_NAMES,
 ];
 
-/// Further complaints about the parent of a directory without a name, which it was not allowed to reconnect:
-/// the `..` counts. A preen does not count it.
+/// Further complaints about the parent of a directory without a name, which it was not allowed to
+/// reconnect: the `..` counts. A preen does not count it.
 const OF_UNNAMED: [&str; 2] = ["LINK COUNT INCREASING", "UNEXPECTED SOFT UPDATE INCONSISTENCY"];
 
 /// The exit status that asks for another run: after a change of a directory, also in a preen.
@@ -54,7 +54,8 @@ const ANOTHER_RUN: i32 = 16;
 /// The complaint about a superblock that was written in part.
 const TORN_SUPERBLOCK: &str = "Superblock check-hash failed";
 
-/// Further complaints about a directory with both names of a rename: its `..` agrees with only one of them.
+/// Further complaints about a directory with both names of a rename: its `..` agrees with only one
+/// of them.
 const OF_TWO_NAMES: [&str; 2] = ["BAD INODE NUMBER FOR '..' in DIR", "CURRENTLY POINTS TO I="];
 const TWO_NAMES: &str = "IS AN EXTRANEOUS HARD LINK TO DIRECTORY";
 
@@ -148,8 +149,8 @@ impl<S> Repaired<S> {
         Ok(())
     }
 
-    /// With a torn superblock FreeBSD's preen does not start, on FreeBSD's own disks as on Ordo's: it asks
-    /// which copy to use. Then it asks for another run.
+    /// With a torn superblock FreeBSD's preen does not start, on FreeBSD's own disks as on Ordo's:
+    /// it asks which copy to use. Then it asks for another run.
     fn answer_yes(&self, fsck: &FreebsdFsck, image: &mut Vec<u8>) -> Result<(), String> {
         self.count("states with a torn superblock: -y");
         for _ in 1..=ROUNDS_MAX {
@@ -168,8 +169,8 @@ impl<S> Repaired<S> {
         *self.notes.lock().unwrap().entry(what.to_owned()).or_default() += 1;
     }
 
-    /// Runs FreeBSD's preen. One run clears a directory without a name; only the next one clears the files that
-    /// were in it.
+    /// Runs FreeBSD's preen. One run clears a directory without a name; only the next one clears
+    /// the files that were in it.
     fn preen(&self, fsck: &FreebsdFsck, image: &mut Vec<u8>) -> Result<(), String> {
         for round in 1..=ROUNDS_MAX {
             let said = fsck.repair(image, "-p");
@@ -242,8 +243,8 @@ fn go<P: OrderingPolicy + 'static>(
     assert!(judged as usize >= states * 2 * MODELS.len(), "{judged}");
 }
 
-/// After FreeBSD's preen a file that reaches its indirect block may still be longer than its blocks. Later
-/// versions of FreeBSD's preen cut it.
+/// After FreeBSD's preen a file that reaches its indirect block may still be longer than its
+/// blocks. Later versions of FreeBSD's preen cut it.
 fn cut_later(finding: &Finding) -> bool {
     finding.kind == "EndsInHole" && finding.severity == FindingSeverity::Counts
 }

@@ -1,9 +1,9 @@
 //! Holes punched in files, crashed.
 //!
-//! Fault model: every honest disk of `docs/crash-model.md`. Two clients write to a few files at places below
-//! the inode, below a single indirect block, and below a double one, punch holes in their middle, cut them
-//! there, and write there again. No block may be in two files, or be used and free. Durable data outside of
-//! holes are there, and a hole has its old contents or zeros.
+//! Fault model: every honest disk of `docs/crash-model.md`. Two clients write to a few files at
+//! places below the inode, below a single indirect block, and below a double one, punch holes in
+//! their middle, cut them there, and write there again. No block may be in two files, or be used
+//! and free. Durable data outside of holes are there, and a hole has its old contents or zeros.
 
 use ordo_crash::{
     Budget, Config, CrashModel, Outcome, Promise, Scheme, Script, ScriptPlace, ScriptStep, explore,
@@ -27,8 +27,8 @@ fn sync() -> impl Scheme {
     OnFfs::new("ffs-sync", SyncOrder::default, Promise::SYNC)
 }
 
-/// Would catch a block that is free before the pointer to it is reset on disk, wherever that pointer is, and
-/// whatever happens to the indirect block that has it.
+/// Would catch a block that is free before the pointer to it is reset on disk, wherever that
+/// pointer is, and whatever happens to the indirect block that has it.
 #[test]
 fn a_punched_block_is_free_once_its_pointer_is_reset() {
     let mut states = 0;
@@ -64,9 +64,10 @@ enum End {
     TakenOut,
 }
 
-/// A full disk. A file has blocks below several indirect blocks of the second level. Some of those below the
-/// second one are punched out, then the others, by an `end` that leaves the first one. A third file, whose
-/// inode is next to it, is made durable; another file gets the space. `offset` is that of the first hole.
+/// A full disk. A file has blocks below several indirect blocks of the second level. Some of those
+/// below the second one are punched out, then the others, by an `end` that leaves the first one. A
+/// third file, whose inode is next to it, is made durable; another file gets the space. `offset` is
+/// that of the first hole.
 fn end_below(offset: u32, end: End) -> Script {
     let file = |name| ScriptPlace { dir: 1, name };
     let reach = |n: u32| (12 + 512 * n) << 12;
@@ -107,8 +108,8 @@ fn broken(rules: SoftRules, config: impl Fn(u64) -> Config, script: impl Fn(u64)
     states.sum::<u64>()
 }
 
-/// Would catch a block that is free because the pointer to it was reset in an indirect block that is never
-/// written again, while the disk still has the old one.
+/// Would catch a block that is free because the pointer to it was reset in an indirect block that
+/// is never written again, while the disk still has the old one.
 #[test]
 fn a_block_below_a_freed_indirect_block_waits_for_both_resets() {
     let config = |seed| {
@@ -124,9 +125,9 @@ fn a_block_below_a_freed_indirect_block_waits_for_both_resets() {
     }
 }
 
-/// A small file is durable. It is extended, so that its first block becomes whole in place, then cut, then
-/// extended again, so that the block moves. Would catch that the old place counts as one to which no pointer
-/// ever led, because the change that made it whole never was on disk.
+/// A small file is durable. It is extended, so that its first block becomes whole in place, then
+/// cut, then extended again, so that the block moves. Would catch that the old place counts as one
+/// to which no pointer ever led, because the change that made it whole never was on disk.
 #[test]
 fn a_block_that_was_extended_in_place_had_a_pointer_on_disk() {
     let file = ScriptPlace { dir: 1, name: 1 };
@@ -146,10 +147,10 @@ fn a_block_that_was_extended_in_place_had_a_pointer_on_disk() {
     assert_eq!(broken(SoftRules::all(), config, script), 0);
 }
 
-/// A file takes the space of a removed one, up to an indirect block, and loses its name before the device is
-/// flushed. A file whose inode is next to it is made durable. Would catch a pointer that reaches the disk
-/// because its block was written once and is no longer needed, although that write may be lost: then the other
-/// file's old data would be taken for pointers.
+/// A file takes the space of a removed one, up to an indirect block, and loses its name before the
+/// device is flushed. A file whose inode is next to it is made durable. Would catch a pointer that
+/// reaches the disk because its block was written once and is no longer needed, although that write
+/// may be lost: then the other file's old data would be taken for pointers.
 #[test]
 fn a_block_of_pointers_that_may_be_lost_is_not_pointed_to() {
     let file = |name| ScriptPlace { dir: 1, name };

@@ -1,10 +1,10 @@
-//! The journal, crashed: its log in a file, behind the file system or on a device of its own, synchronous or
-//! not, with and without group commit.
+//! The journal, crashed: its log in a file, behind the file system or on a device of its own,
+//! synchronous or not, with and without group commit.
 //!
-//! Fault model: the honest disk with a volatile cache, the two devices independent of each other; crashes at
-//! any time, during recovery too. After recovery the checker must have no findings; every name must be there
-//! for which a caller has waited; the other names must be those after some number of operations in their order.
-//! With any rule switched off, something must be found.
+//! Fault model: the honest disk with a volatile cache, the two devices independent of each other;
+//! crashes at any time, during recovery too. After recovery the checker must have no findings;
+//! every name must be there for which a caller has waited; the other names must be those after some
+//! number of operations in their order. With any rule switched off, something must be found.
 
 use std::rc::Rc;
 
@@ -206,8 +206,9 @@ pub const RUNS: [(CrashModel, u64); 6] = [
     (CrashModel::Volatile, 5),
 ];
 
-/// A hundred thousand states and more, of every form. Would catch a record that is missing, too late, or redone
-/// over newer data; a recovery that cannot be interrupted; a dependency of one device on the other.
+/// A hundred thousand states and more, of every form. Would catch a record that is missing, too
+/// late, or redone over newer data; a recovery that cannot be interrupted; a dependency of one
+/// device on the other.
 #[test]
 fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
     let (mut states, mut in_recovery) = (0, 0);
@@ -225,8 +226,8 @@ fn a_journal_keeps_its_promises_in_a_hundred_thousand_states() {
     assert!(states >= 100_000 && in_recovery > 2000, "{states}, {in_recovery}");
 }
 
-/// Rules and explanations use the meaning of a write. Would catch a log whose writes have no name when it is
-/// alone on its device.
+/// Rules and explanations use the meaning of a write. Would catch a log whose writes have no name
+/// when it is alone on its device.
 #[test]
 fn log_writes_are_named_as_such_in_every_place_of_the_log() {
     for scheme in all() {
@@ -254,9 +255,9 @@ fn punched_holes_are_logged() {
     }
 }
 
-/// Each rule prevents damage that is found without it. Otherwise the rule has no use, or the harness cannot
-/// find its absence. (Two rules have tests of their own below, a third one in `appends.rs`, and those about file contents
-/// in `journal_modes.rs`.)
+/// Each rule prevents damage that is found without it. Otherwise the rule has no use, or the
+/// harness cannot find its absence. (Two rules have tests of their own below, a third one in
+/// `appends.rs`, and those about file contents in `journal_modes.rs`.)
 #[test]
 fn every_rule_of_the_journal_is_missed() {
     let elsewhere = JournalRules::REVOKE
@@ -274,8 +275,8 @@ fn every_rule_of_the_journal_is_missed() {
     }
 }
 
-/// A directory's block, with records in the log, is freed and allocated to a file, whose contents are made
-/// durable. Returns whether they are there after a crash.
+/// A directory's block, with records in the log, is freed and allocated to a file, whose contents
+/// are made durable. Returns whether they are there after a crash.
 fn contents_after_reuse(rules: JournalRules) -> bool {
     let scheme = Journal { rules, ..Journal::new("reuse", Place::Other, false, false) };
     let executor = Executor::simulated(1);
@@ -336,8 +337,9 @@ fn a_block_that_was_freed_is_not_replayed_over() {
     assert!(!contents_after_reuse(JournalRules::all() - JournalRules::REVOKE));
 }
 
-/// A file is removed, but the removal is not durable. Another file gets its blocks, and the cache writes them.
-/// The power fails, and the removal is rolled back. Returns whether the first file still has its contents.
+/// A file is removed, but the removal is not durable. Another file gets its blocks, and the cache
+/// writes them. The power fails, and the removal is rolled back. Returns whether the first file
+/// still has its contents.
 fn contents_after_removal_rolled_back(rules: JournalRules) -> bool {
     let scheme = Journal::new("hold", Place::Other, false, false);
     let scheme = Journal { rules, cluster: 1 << 20, ..scheme };
@@ -401,8 +403,8 @@ fn a_block_is_not_written_to_before_it_is_certainly_free() {
     assert!(!contents_after_removal_rolled_back(JournalRules::all() - JournalRules::HOLD));
 }
 
-/// Explores as many states as asked for: `JOURNAL_STATES=100000 cargo test -p ordo-crash --release --test
-/// journal -- --ignored`.
+/// Explores as many states as asked for: `JOURNAL_STATES=100000 cargo test -p ordo-crash --release
+/// --test journal -- --ignored`.
 #[test]
 #[ignore = "a campaign"]
 fn campaign() {
@@ -424,8 +426,8 @@ fn campaign() {
     }
 }
 
-/// A recovery is interrupted, so is the next one, and so on, five times. Would catch a recovery that works only
-/// once, or depends on what an earlier one left in memory.
+/// A recovery is interrupted, so is the next one, and so on, five times. Would catch a recovery
+/// that works only once, or depends on what an earlier one left in memory.
 #[test]
 fn a_recovery_that_is_cut_off_again_and_again_ends_in_the_same_state() {
     let budget = Budget {
@@ -447,7 +449,8 @@ fn a_recovery_that_is_cut_off_again_and_again_ends_in_the_same_state() {
     assert!(cut_off > 500, "{cut_off}");
 }
 
-/// Crash cycles: each run begins on what a crash has left of the one before, and is crashed anywhere.
+/// Crash cycles: each run begins on what a crash has left of the one before, and is crashed
+/// anywhere.
 fn cycles(scheme: &Journal, seed: u64) -> Vec<Outcome> {
     let budget = Budget { states: 300, usable_every: 0, recovery_every: 0, ..Budget::default() };
     let config = Config::new(seed, CrashModel::Volatile);
@@ -455,8 +458,8 @@ fn cycles(scheme: &Journal, seed: u64) -> Vec<Outcome> {
     cycle::explore(scheme, work, &config, &budget, 8).unwrap()
 }
 
-/// Crash cycles of every form. Would catch faults that no single run shows: records that one crash left in the
-/// log and the next run joins to newer ones, a number that begins again.
+/// Crash cycles of every form. Would catch faults that no single run shows: records that one crash
+/// left in the log and the next run joins to newer ones, a number that begins again.
 #[test]
 fn a_journal_keeps_its_promises_cycle_after_cycle() {
     for (scheme, seed) in all().iter().zip(0..) {

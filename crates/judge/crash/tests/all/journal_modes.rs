@@ -1,7 +1,8 @@
-//! The journal in its modes, crashed: contents in the log, or in their places before a commit; whole blocks; everything
-//! committed together; the writes of a commit after or beside each other.
+//! The journal in its modes, crashed: contents in the log, or in their places before a commit;
+//! whole blocks; everything committed together; the writes of a commit after or beside each other.
 //!
-//! Fault model: as in `journal.rs`. Beside the journal's promises, no file may show contents that were never written there.
+//! Fault model: as in `journal.rs`. Beside the journal's promises, no file may show contents that
+//! were never written there.
 
 use ordo_crash::{Config, CrashModel, FsGeometry, Outcome, Script, ScriptManner, explore};
 use ordo_ordering::{JournalMode, JournalRules};
@@ -58,9 +59,9 @@ fn kept(scheme: &Journal, model: CrashModel, seed: u64, states: usize) -> Outcom
     outcome
 }
 
-/// Every mode, over random operations of three clients. Would catch contents that a recovery takes back although an
-/// fsync had returned, contents of another file in a new block, and an image that brings back an operation that was
-/// rolled back.
+/// Every mode, over random operations of three clients. Would catch contents that a recovery takes
+/// back although an fsync had returned, contents of another file in a new block, and an image that
+/// brings back an operation that was rolled back.
 #[test]
 fn every_mode_keeps_its_promises() {
     let mut states = 0;
@@ -94,8 +95,8 @@ fn every_rule_about_contents_is_missed() {
     }
 }
 
-/// The modes by the names that users give them, in every shape of a file system. Would catch a mode that depends on the
-/// sizes of blocks, fragments or groups, or on free space.
+/// The modes by the names that users give them, in every shape of a file system. Would catch a mode
+/// that depends on the sizes of blocks, fragments or groups, or on free space.
 #[test]
 fn every_shape_keeps_its_promises_in_every_mode() {
     let logs = ["lffs-wafs-1async", "lffs-file", "lffs-wafs-2sync-group"];
@@ -115,10 +116,11 @@ fn every_shape_keeps_its_promises_in_every_mode() {
     println!("{states} states");
 }
 
-/// States that once lost the contents of an fsync: contents that were logged while the same version was being written in place;
-/// contents that a sync had to wait for because their fragments were held back; the same in a commit that another caller had
-/// shared; a difference that was redone over another version; and a note of a write by an owner that had left the place. Each
-/// is found again when its rule is taken out.
+/// States that once lost the contents of an fsync: contents that were logged while the same version
+/// was being written in place; contents that a sync had to wait for because their fragments were
+/// held back; the same in a commit that another caller had shared; a difference that was redone
+/// over another version; and a note of a write by an owner that had left the place. Each is found
+/// again when its rule is taken out.
 #[test]
 fn states_that_once_lost_contents_are_kept() {
     for (name, shape, seed) in [

@@ -1,8 +1,9 @@
-//! The selection of states: rules of an ordering are switched off, in several shapes of file systems.
+//! The selection of states: rules of an ordering are switched off, in several shapes of file
+//! systems.
 //!
-//! Fault model: completed is durable, and a volatile cache, torn at 512 bytes. An explorer that passes
-//! everything fails here: the search finds nothing where all rules hold, and something, always after the same
-//! number of states, where one does not.
+//! Fault model: completed is durable, and a volatile cache, torn at 512 bytes. An explorer that
+//! passes everything fails here: the search finds nothing where all rules hold, and something,
+//! always after the same number of states, where one does not.
 
 use ordo_crash::FsGeometry;
 use ordo_crash::mutants::Search;
@@ -16,9 +17,9 @@ fn whole(system: System, shape: &FsGeometry) -> Crashed {
     system.crashed(None, shape).unwrap()
 }
 
-/// Rules whose absence rarely shows: the other rules' writes soon repair the damage. `explore.rs`, where nothing is
-/// durable on return, and `crash_cycles.rs` find it. Fragments that a file has left are a test of `crash_sync.rs`, and
-/// their contents one of `appends.rs`.
+/// Rules whose absence rarely shows: the other rules' writes soon repair the damage. `explore.rs`,
+/// where nothing is durable on return, and `crash_cycles.rs` find it. Fragments that a file has
+/// left are a test of `crash_sync.rs`, and their contents one of `appends.rs`.
 const LATE: [&str; 5] = [
     "ENTRY_BEFORE_SIZE",
     "INODES_BEFORE_USE",
@@ -46,9 +47,9 @@ fn a_rule_of_sync_that_is_off_is_missed_in_each_shape() {
     }
 }
 
-/// Rules of soft updates whose absence this search does not find. `SIZE_AFTER_CONTENTS` needs longer
-/// directories (`directories.rs`), `REUSE_AFTER_DOTDOT` directories that are far apart on disk (`removed.rs`),
-/// the others more clients or special steps (`soft_updates.rs`).
+/// Rules of soft updates whose absence this search does not find. `SIZE_AFTER_CONTENTS` needs
+/// longer directories (`directories.rs`), `REUSE_AFTER_DOTDOT` directories that are far apart on
+/// disk (`removed.rs`), the others more clients or special steps (`soft_updates.rs`).
 const ELSEWHERE: [&str; 5] = [
     "INODES_BEFORE_USE",
     "ONE_OF_A_NAME",
@@ -57,8 +58,8 @@ const ELSEWHERE: [&str; 5] = [
     "REUSE_AFTER_DOTDOT",
 ];
 
-/// Would catch a selection that misses the absence of a rule of soft updates, in a geometry with few fragments in a
-/// block, in one with many, and in one with a single fragment in each.
+/// Would catch a selection that misses the absence of a rule of soft updates, in a geometry with
+/// few fragments in a block, in one with many, and in one with a single fragment in each.
 #[test]
 fn a_rule_of_soft_updates_that_is_off_is_missed_in_each_shape() {
     // For most rules a few hundred states suffice; `BLOCK_COUNTS` on 4k-512 takes 14,344.

@@ -1,8 +1,9 @@
 //! Crash states of LFS, given to NetBSD's own fsck_lfs. `make test-netbsd` runs these tests.
 //!
-//! Fault model: the power fails while the log is written, on every honest disk. After Ordo's roll-forward, by a mount and an
-//! unmount or by a check, fsck_lfs must find nothing: a log that is rolled forward must be sound for NetBSD too. Would catch
-//! an error that Ordo's file system and checker share.
+//! Fault model: the power fails while the log is written, on every honest disk. After Ordo's
+//! roll-forward, by a mount and an unmount or by a check, fsck_lfs must find nothing: a log that is
+//! rolled forward must be sound for NetBSD too. Would catch an error that Ordo's file system and
+//! checker share.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};

@@ -1,9 +1,10 @@
-//! Files that are open when they lose their names, files that never had a name (`O_TMPFILE`), and storage that is allocated
-//! without contents, in every system that Ordo has.
+//! Files that are open when they lose their names, files that never had a name (`O_TMPFILE`), and
+//! storage that is allocated without contents, in every system that Ordo has.
 //!
-//! Fault model: a disk with a volatile cache, torn at 512 bytes; a crash while such files are open, after they were closed, and
-//! while they get a name. After the crash nobody has them open: they must be gone, with their space, where a system promises
-//! that no check is needed; and a file that got a name must be whole.
+//! Fault model: a disk with a volatile cache, torn at 512 bytes; a crash while such files are open,
+//! after they were closed, and while they get a name. After the crash nobody has them open: they
+//! must be gone, with their space, where a system promises that no check is needed; and a file that
+//! got a name must be whole.
 
 use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Run, ScriptManner, explore_run, record};
 use ordo_systems::System;
@@ -20,8 +21,9 @@ fn done(run: &Run, words: &str) -> usize {
     run.history.calls.iter().filter(|c| c.ok && c.text.starts_with(words)).count()
 }
 
-/// Would catch a file that is freed while it is open, one that is never freed after a crash, a pointer to space that was
-/// allocated and not written, and a name that a file without one gets before its inode is on disk.
+/// Would catch a file that is freed while it is open, one that is never freed after a crash, a
+/// pointer to space that was allocated and not written, and a name that a file without one gets
+/// before its inode is on disk.
 #[test]
 fn files_that_are_open_are_whole_or_gone_after_a_crash() {
     let words = ["create a file without a name", "allocate", "link (no name)"];
@@ -42,8 +44,8 @@ fn files_that_are_open_are_whole_or_gone_after_a_crash() {
     }
 }
 
-/// The same workload shows a rule that is off: of each system that has rules, at least one. Would catch a
-/// workload under which nothing can go wrong.
+/// The same workload shows a rule that is off: of each system that has rules, at least one. Would
+/// catch a workload under which nothing can go wrong.
 #[test]
 fn open_files_show_rules_that_are_off() {
     for system in System::runnable().filter(|s| !s.rules().is_empty()) {
@@ -62,8 +64,9 @@ fn open_files_show_rules_that_are_off() {
     }
 }
 
-/// A log of few blocks has space for one operation with full blocks only if it keeps nothing old. The records about open files
-/// without a name are logged again then. Would catch an operation that waits for log space for ever.
+/// A log of few blocks has space for one operation with full blocks only if it keeps nothing old.
+/// The records about open files without a name are logged again then. Would catch an operation that
+/// waits for log space for ever.
 #[test]
 fn open_files_keep_no_space_of_a_small_log() {
     let systems: Vec<System> =

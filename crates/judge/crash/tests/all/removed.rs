@@ -1,10 +1,10 @@
 //! Directories that are removed one after another, the inner one first, crashed on every geometry.
 //!
-//! Fault model: completed is durable, with a crash after every completed write; a volatile cache that loses any
-//! subset, torn at 512 bytes. The inodes of the inner and the outer directory are in different blocks, and
-//! fsyncs of new files in a neighbour write other blocks. So the outer one is cleared on disk, and its inode
-//! reused by a file, long before the inner one is cleared. FreeBSD's fsck stops where the `..` of a removed
-//! directory leads to a file.
+//! Fault model: completed is durable, with a crash after every completed write; a volatile cache
+//! that loses any subset, torn at 512 bytes. The inodes of the inner and the outer directory are in
+//! different blocks, and fsyncs of new files in a neighbour write other blocks. So the outer one is
+//! cleared on disk, and its inode reused by a file, long before the inner one is cleared. FreeBSD's
+//! fsck stops where the `..` of a removed directory leads to a file.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
@@ -16,10 +16,10 @@ use ordo_runtime::{Duration, Runtime};
 use ordo_systems::{OnFfs, ffs};
 use ordo_vfs::{FileSystem, FsError, Ino, NewNode, RenameMode};
 
-/// The workload: an outer directory, a neighbour in the same cylinder group, and files in the neighbour that
-/// take all other inodes of the group; an inner directory whose inode is in another block; all on disk. Then
-/// both directories are removed, fsyncs write everything for which the outer one waits, and a new file in the
-/// neighbour takes any free inode of the group.
+/// The workload: an outer directory, a neighbour in the same cylinder group, and files in the
+/// neighbour that take all other inodes of the group; an inner directory whose inode is in another
+/// block; all on disk. Then both directories are removed, fsyncs write everything for which the
+/// outer one waits, and a new file in the neighbour takes any free inode of the group.
 struct Nested {
     /// The number of inodes in a cylinder group.
     group: u64,
@@ -30,10 +30,12 @@ struct Nested {
 }
 
 impl Nested {
-    /// The number of times that the names and inodes next to the outer directory are written after its removal.
+    /// The number of times that the names and inodes next to the outer directory are written after
+    /// its removal.
     const LATER: u32 = 3;
 
-    /// The number of writes at the end, while the outer inode is reused and the inner one not cleared.
+    /// The number of writes at the end, while the outer inode is reused and the inner one not
+    /// cleared.
     const TAIL: u32 = 60;
 
     fn new(geometry: &FsGeometry, reuses: bool) -> Nested {
@@ -84,8 +86,8 @@ impl Nested {
         fs.rmdir(outer, name.as_bytes()).await?;
         fs.rmdir(fs.root(), b"outer").await?;
         for number in 0..Self::LATER {
-            // The first fsync writes the block with the outer directory's name, the second the block with its
-            // inode.
+            // The first fsync writes the block with the outer directory's name, the second the
+            // block with its inode.
             let names = [format!("a{number}"), format!("a{}", number + 1)];
             let [old, new] = names.each_ref().map(|name| name.as_bytes());
             fs.rename(fs.root(), old, fs.root(), new, RenameMode::Replace).await?;
@@ -153,8 +155,8 @@ fn no_dotdot_of_a_removed_directory_leads_to_a_file() {
     }
 }
 
-/// Without the rule the file gets the inode too early, on every geometry. The places of directories are random:
-/// only with some seeds is the inner one far from everything that is written.
+/// Without the rule the file gets the inode too early, on every geometry. The places of directories
+/// are random: only with some seeds is the inner one far from everything that is written.
 #[test]
 fn an_inode_used_again_before_dotdot_is_gone_is_seen() {
     let rules = SoftRules::all() - SoftRules::REUSE_AFTER_DOTDOT;

@@ -1,7 +1,8 @@
 //! Inodes that are freed and used again while the log writes what they were before.
 //!
-//! Fault model: a disk whose writes take time, with a volatile cache, torn at 512 bytes. Several clients remove files and make
-//! others at once, so a number is free again while a batch of the log that has the number's buffer is still under way.
+//! Fault model: a disk whose writes take time, with a volatile cache, torn at 512 bytes. Several
+//! clients remove files and make others at once, so a number is free again while a batch of the log
+//! that has the number's buffer is still under way.
 
 use ordo_crash::{
     Budget, Config, CrashModel, FsGeometry, Script, ScriptManner, ScriptPlace, ScriptStep,
@@ -9,10 +10,11 @@ use ordo_crash::{
 use ordo_crash::{explore, explore_run, record};
 use ordo_systems::System;
 
-/// In a run of each manner a file gets the number of a file that is removed in the same moment: long symbolic links, which
-/// have a block of their own, beside large files, and many names with four clients. Would catch a removal that frees the
-/// number before it has forgotten the inode's buffer: the new file then lost its inode, and the next write of the log found
-/// a block without one.
+/// In a run of each manner a file gets the number of a file that is removed in the same moment:
+/// long symbolic links, which have a block of their own, beside large files, and many names with
+/// four clients. Would catch a removal that frees the number before it has forgotten the inode's
+/// buffer: the new file then lost its inode, and the next write of the log found a block without
+/// one.
 #[test]
 fn a_number_is_free_only_when_the_buffer_of_its_inode_is_forgotten() {
     let shape = FsGeometry::by_name("4k-512").unwrap();
@@ -31,9 +33,9 @@ fn a_number_is_free_only_when_the_buffer_of_its_inode_is_forgotten() {
     }
 }
 
-/// Another name is made beside a directory, which is then removed and made again with the same inode and the same names. A crash
-/// may leave the first of the two directories. An oracle that takes it for the second one misses the name beside it, and
-/// accuses a correct log.
+/// Another name is made beside a directory, which is then removed and made again with the same
+/// inode and the same names. A crash may leave the first of the two directories. An oracle that
+/// takes it for the second one misses the name beside it, and accuses a correct log.
 #[test]
 fn a_directory_that_was_made_again_is_told_from_the_first_one() {
     use ScriptStep::{Make, Mkdir, Pause, Rmdir, Sync, Unlink};

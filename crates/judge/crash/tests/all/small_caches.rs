@@ -1,16 +1,17 @@
-//! Caches of a few blocks, so that nearly everything is evicted and read again, and operations wait for the disk between two
-//! changes that belong together.
+//! Caches of a few blocks, so that nearly everything is evicted and read again, and operations wait
+//! for the disk between two changes that belong together.
 //!
-//! Fault model: the honest disks. Would catch a block that is evicted while an operation relies on it, one that is read at a place
-//! that it has left or not reached yet, and changes of one operation of which a crash shows a part.
+//! Fault model: the honest disks. Would catch a block that is evicted while an operation relies on
+//! it, one that is read at a place that it has left or not reached yet, and changes of one
+//! operation of which a crash shows a part.
 
 use ordo_crash::{
     Budget, CachePlan, Config, CrashModel, FsGeometry, Script, ScriptManner, explore,
 };
 use ordo_systems::{System, dualfs, ffs, lfs};
 
-/// Explores a script on a system whose cache holds `few` blocks. With every other seed, parts of blocks are written, as
-/// in a mount.
+/// Explores a script on a system whose cache holds `few` blocks. With every other seed, parts of
+/// blocks are written, as in a mount.
 fn go(
     system: System,
     shape: &str,
@@ -46,8 +47,9 @@ fn few_blocks_of_cache_suffice() {
     }
 }
 
-/// Halves of blocks are written over while nothing of the block is in memory. The halves are fsynced, replaced, evicted, and read
-/// again. Would catch a buffer whose unknown half reaches the disk.
+/// Halves of blocks are written over while nothing of the block is in memory. The halves are
+/// fsynced, replaced, evicted, and read again. Would catch a buffer whose unknown half reaches the
+/// disk.
 #[test]
 fn halves_of_blocks_are_written_without_being_read() {
     let keeps_places = |system: &System| !["ffs-none", "lfs", "dualfs"].contains(&system.name());
@@ -62,8 +64,9 @@ fn halves_of_blocks_are_written_without_being_read() {
     }
 }
 
-/// The cleaner moves a block that is in no buffer. Its pointer leads to the new place before the block is there, and a reader once
-/// got what was there before: bytes of another file as a directory, with all but the last of these seeds.
+/// The cleaner moves a block that is in no buffer. Its pointer leads to the new place before the
+/// block is there, and a reader once got what was there before: bytes of another file as a
+/// directory, with all but the last of these seeds.
 #[test]
 fn a_block_that_the_cleaner_moves_is_read_when_it_has_been_written() {
     use CrashModel::{Completed, Volatile};
@@ -84,8 +87,9 @@ fn a_block_that_the_cleaner_moves_is_read_when_it_has_been_written() {
     }
 }
 
-/// A journal holds contents back from fragments that another operation has freed, until the free is certain. An operation
-/// that waits for the cache keeps it uncertain for long, and an fsync once returned before such contents were written.
+/// A journal holds contents back from fragments that another operation has freed, until the free is
+/// certain. An operation that waits for the cache keeps it uncertain for long, and an fsync once
+/// returned before such contents were written.
 #[test]
 fn an_fsync_waits_for_contents_that_the_journal_holds_back() {
     use CrashModel::{Completed, Volatile};
@@ -100,8 +104,9 @@ fn an_fsync_waits_for_contents_that_the_journal_holds_back() {
     }
 }
 
-/// Two operations want to fill the same block of inodes. While the second waits for memory, the first one fills the block, makes
-/// files in it, and the block is evicted. The second one's empty buffer once took the block's place, and the files were gone.
+/// Two operations want to fill the same block of inodes. While the second waits for memory, the
+/// first one fills the block, makes files in it, and the block is evicted. The second one's empty
+/// buffer once took the block's place, and the files were gone.
 #[test]
 fn a_block_of_inodes_is_filled_once() {
     let script = Script::reuse(156, 5, 2, 16384);

@@ -1,10 +1,12 @@
-//! Soft updates, crashed: the state after a crash can be used at once, and each rule prevents some damage.
+//! Soft updates, crashed: the state after a crash can be used at once, and each rule prevents some
+//! damage.
 //!
-//! Fault model: every honest disk of `docs/crash-model.md`: completed is durable, with a crash after every
-//! completed write; a volatile cache that loses any subset, torn at 512 bytes; prefixes. Three clients do
-//! random operations. In each state the independent checker may find leaks and high counts, and a directory
-//! with both names of a rename, but nothing else. Names, contents and durable data are compared with the
-//! clients' calls. Some of the images are mounted without a check and used.
+//! Fault model: every honest disk of `docs/crash-model.md`: completed is durable, with a crash
+//! after every completed write; a volatile cache that loses any subset, torn at 512 bytes;
+//! prefixes. Three clients do random operations. In each state the independent checker may find
+//! leaks and high counts, and a directory with both names of a rename, but nothing else. Names,
+//! contents and durable data are compared with the clients' calls. Some of the images are mounted
+//! without a check and used.
 
 use ordo_crash::{
     Budget, Config, CrashModel, Outcome, Promise, Script, ScriptPlace, ScriptStep, explore,
@@ -23,7 +25,8 @@ fn go(rules: SoftRules, model: CrashModel, seed: u64, script: &Script, states: u
     explore(&scheme, script, &Config::new(seed, model), &budget).unwrap()
 }
 
-/// A hundred thousand states and more. Would catch a dependency that is missing, met too early, or lost.
+/// A hundred thousand states and more. Would catch a dependency that is missing, met too early, or
+/// lost.
 #[test]
 fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
     let (mut states, mut used) = (0, 0);
@@ -38,9 +41,10 @@ fn soft_updates_keep_their_promise_in_a_hundred_thousand_states() {
     assert!(states >= 100_000 && used >= 1000, "{states} states, {used} used");
 }
 
-/// Runs that once left: a directory whose `..` agreed with a name that it never had on disk; a directory in one
-/// without a name; files whose name was removed, or had gone to another file, before their other name could be
-/// found; a directory with its new name, whose old one could not be found.
+/// Runs that once left: a directory whose `..` agreed with a name that it never had on disk; a
+/// directory in one without a name; files whose name was removed, or had gone to another file,
+/// before their other name could be found; a directory with its new name, whose old one could not
+/// be found.
 #[test]
 fn a_file_renamed_and_removed_at_once_is_in_order() {
     let completed = [142, 265, 490, 526].map(|seed| (CrashModel::Completed, seed, 130));
@@ -51,8 +55,8 @@ fn a_file_renamed_and_removed_at_once_is_in_order() {
     }
 }
 
-/// A file's other name is on disk in a directory that cannot be found yet. The file's last name that can be
-/// found must not go to another file before the path to the other one is on disk.
+/// A file's other name is on disk in a directory that cannot be found yet. The file's last name
+/// that can be found must not go to another file before the path to the other one is on disk.
 #[test]
 fn a_name_in_a_new_directory_waits_for_the_path_to_it() {
     let place = |dir, name| ScriptPlace { dir, name };
@@ -75,8 +79,9 @@ fn a_name_in_a_new_directory_waits_for_the_path_to_it() {
     outcome.expect_kept("seed 265");
 }
 
-/// A log is rotated: a file is renamed before its first name ever was on disk, another file gets that name and is made durable.
-/// Would catch a name that is forgotten with everything that waited for it, so that the first file is lost.
+/// A log is rotated: a file is renamed before its first name ever was on disk, another file gets
+/// that name and is made durable. Would catch a name that is forgotten with everything that waited
+/// for it, so that the first file is lost.
 #[test]
 fn a_renamed_file_outlives_the_fsync_of_its_successor() {
     let place = |dir, name| ScriptPlace { dir, name };
@@ -98,16 +103,17 @@ fn a_renamed_file_outlives_the_fsync_of_its_successor() {
     }
 }
 
-/// A run in which the syncer once wrote an inode's block while an fsync of the inode was writing others, and
-/// the fsync returned before that block was on disk.
+/// A run in which the syncer once wrote an inode's block while an fsync of the inode was writing
+/// others, and the fsync returned before that block was on disk.
 #[test]
 fn an_fsync_waits_for_writes_of_other_tasks() {
     let outcome = soft(SoftRules::all(), CrashModel::Completed, 227, 120, 3000);
     outcome.expect_kept("seed 227");
 }
 
-/// A directory that was on disk is removed, and its neighbour in the block of inodes is made durable at once,
-/// again and again. So the block is written between the removal of the name and the clearing.
+/// A directory that was on disk is removed, and its neighbour in the block of inodes is made
+/// durable at once, again and again. So the block is written between the removal of the name and
+/// the clearing.
 fn removed_beside_an_fsync() -> Script {
     let place = |dir, name| ScriptPlace { dir, name };
     let neighbour = place(1, 9);
@@ -123,10 +129,10 @@ fn removed_beside_an_fsync() -> Script {
     Script { clients: vec![steps] }
 }
 
-/// With each rule off, a promise is broken somewhere. Would catch a rule that prevents nothing, and a harness
-/// that finds nothing. `directories.rs` tests `SIZE_AFTER_CONTENTS`, since here no directory grows into space
-/// that was never initialised; `removed.rs` tests `REUSE_AFTER_DOTDOT`, since here all directories are in one
-/// block of inodes.
+/// With each rule off, a promise is broken somewhere. Would catch a rule that prevents nothing, and
+/// a harness that finds nothing. `directories.rs` tests `SIZE_AFTER_CONTENTS`, since here no
+/// directory grows into space that was never initialised; `removed.rs` tests `REUSE_AFTER_DOTDOT`,
+/// since here all directories are in one block of inodes.
 #[test]
 fn every_rule_of_soft_updates_is_missed() {
     let broken = |rules, model, seed, script: &Script| {

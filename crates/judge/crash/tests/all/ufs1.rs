@@ -1,16 +1,17 @@
-//! UFS1, crashed: the orderings promise the same as on UFS2, and each rule is missed when it is off.
+//! UFS1, crashed: the orderings promise the same as on UFS2, and each rule is missed when it is
+//! off.
 //!
-//! Fault model: completed is durable, and a volatile cache that loses any subset, torn at 512 bytes. UFS1 has no
-//! check-hashes, so a torn superblock or group is not seen as torn: what is read must be right in every mixture of old and new
-//! sectors. Would catch a mount that relies on a hash, a pointer of 64 bits in a place for 32, and an inode of which a
-//! neighbour is rolled back.
+//! Fault model: completed is durable, and a volatile cache that loses any subset, torn at 512
+//! bytes. UFS1 has no check-hashes, so a torn superblock or group is not seen as torn: what is read
+//! must be right in every mixture of old and new sectors. Would catch a mount that relies on a
+//! hash, a pointer of 64 bits in a place for 32, and an inode of which a neighbour is rolled back.
 
 use ordo_crash::mutants::Search;
 use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Script, explore};
 use ordo_systems::{System, ffs};
 
-/// The shapes: a fragment that is a directory's chunk, one that is larger, one that is a block, little space, small
-/// groups.
+/// The shapes: a fragment that is a directory's chunk, one that is larger, one that is a block,
+/// little space, small groups.
 const SHAPES: [&str; 5] =
     ["ufs1-4k-512", "ufs1-8k-1k", "ufs1-16k-16k", "ufs1-16k-2k-full", "ufs1-8k-1k-groups"];
 
@@ -59,7 +60,8 @@ fn a_rule_that_is_off_is_missed() {
     let search = Search { states: 40_000, ..Search::default() };
     for system in [ffs::SYNC, ffs::SOFT_UPDATES] {
         for rule in system.rules().into_iter().filter(|rule| !ELSEWHERE.contains(rule)) {
-            // UFS1's smaller inodes leave more space, so freed blocks are soon reused only where others take it.
+            // UFS1's smaller inodes leave more space, so freed blocks are soon reused only where
+            // others take it.
             let geometry = shape(match rule {
                 "POINTER_BEFORE_FREE" => "ufs1-4k-512-full",
                 _ => "ufs1-8k-1k",

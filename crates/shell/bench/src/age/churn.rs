@@ -15,10 +15,11 @@ use super::score::{self, FileLayout};
 const SYNC_BYTES: u64 = 32 << 20;
 /// The bytes of one write call.
 const UNIT: usize = 1 << 20;
-/// The largest file: this part (one over the number) of the space of all files. A larger one would push out too many
-/// others.
+/// The largest file: this part (one over the number) of the space of all files. A larger one would
+/// push out too many others.
 const LARGEST: u64 = 16;
-/// The number of files that are removed for one that finds no space, before the file system counts as full for good.
+/// The number of files that are removed for one that finds no space, before the file system counts
+/// as full for good.
 const TRIES: usize = 200;
 
 /// The result of ageing a file system.
@@ -114,8 +115,9 @@ struct Churn<'a, F> {
     contents: Vec<u8>,
 }
 
-/// Ages a file system: creates directories and files below `top` until it is as full as wanted, then removes and
-/// creates files at that level. The contents are zeros. `progress` gets the bytes written so far and in the end.
+/// Ages a file system: creates directories and files below `top` until it is as full as wanted,
+/// then removes and creates files at that level. The contents are zeros. `progress` gets the bytes
+/// written so far and in the end.
 ///
 /// # Errors
 /// The file system's error, or there is no space.
@@ -201,8 +203,8 @@ impl<F: FileSystem> Churn<'_, F> {
         Ok(())
     }
 
-    /// Creates a file. If it finds no space, because the file system needs some for itself, other files are removed
-    /// first.
+    /// Creates a file. If it finds no space, because the file system needs some for itself, other
+    /// files are removed first.
     async fn make(&mut self, size: u64) -> Result<(), AgeError> {
         let depth = self.options.profile.depth(&mut self.random);
         let n = self.random.random_range(0..self.directories[depth].len());

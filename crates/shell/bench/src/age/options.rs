@@ -30,8 +30,8 @@ pub enum OptionsError {
 }
 
 impl ChurnOptions {
-    /// Ageing by a profile until 76 % of the space is in use, as the file systems of "Soft Updates" (2000), section 4.4,
-    /// were, and has been written five times.
+    /// Ageing by a profile until 76 % of the space is in use, as the file systems of "Soft Updates"
+    /// (2000), section 4.4, were, and has been written five times.
     pub fn new(profile: Profile) -> ChurnOptions {
         ChurnOptions { profile, utilisation: 0.76, overwrites: 5.0, seed: 1 }
     }
@@ -87,7 +87,8 @@ impl std::str::FromStr for ChurnOptions {
 mod tests {
     use super::*;
 
-    /// The text of an option reaches the option, and a wrong one is named. Would catch a value that is read and dropped.
+    /// The text of an option reaches the option, and a wrong one is named. Would catch a value that
+    /// is read and dropped.
     #[test]
     fn options_are_read() {
         let read = |text: &str| text.parse::<ChurnOptions>().map_err(|error| error.to_string());

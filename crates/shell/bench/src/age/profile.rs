@@ -7,8 +7,8 @@ use rand_pcg::Pcg64Mcg;
 
 /// The profiles that come with Ordo, in TOML.
 ///
-/// The figures have the shape of the public profiles of Geriatrix (Kadekodi et al., USENIX ATC 2018), which cites the
-/// studies behind each profile.
+/// The figures have the shape of the public profiles of Geriatrix (Kadekodi et al., USENIX ATC
+/// 2018), which cites the studies behind each profile.
 const BUILT_IN: [&str; 4] = [
     include_str!("profiles/agrawal.toml"),
     include_str!("profiles/douceur.toml"),
@@ -68,8 +68,8 @@ pub struct Profile {
     pub name: String,
     /// The source of its figures.
     pub about: String,
-    /// Sizes in bytes, each with its number of files, smallest first. A file's size lies between the size before and this
-    /// one.
+    /// Sizes in bytes, each with its number of files, smallest first. A file's size lies between
+    /// the size before and this one.
     sizes: Vec<(u64, u32)>,
     /// Depths from 1 on, each with its number of files and of directories.
     depths: Vec<(u32, u32, u32)>,
@@ -150,9 +150,10 @@ impl Profile {
         random.random_range(above + 1..=self.sizes[n].0)
     }
 
-    /// The probabilities of lifetimes that end with each range of ages. At a steady rate of creation, the files of some
-    /// age are those that were created that long ago and live at least that long. So the number of files per unit of
-    /// age, which must fall with age, gives the probability of reaching that age.
+    /// The probabilities of lifetimes that end with each range of ages. At a steady rate of
+    /// creation, the files of some age are those that were created that long ago and live at least
+    /// that long. So the number of files per unit of age, which must fall with age, gives the
+    /// probability of reaching that age.
     fn ends(&self) -> Vec<f64> {
         let mut reach: Vec<f64> = self
             .ages
@@ -196,7 +197,8 @@ impl Lifetimes {
     }
 }
 
-/// Picks the index of one of some weights, not all of them 0, with a probability in proportion to the weight.
+/// Picks the index of one of some weights, not all of them 0, with a probability in proportion to
+/// the weight.
 fn pick(random: &mut Pcg64Mcg, weights: impl Iterator<Item = f64> + Clone) -> usize {
     let mut left = random.random::<f64>() * weights.clone().sum::<f64>();
     let mut last = 0;
@@ -226,8 +228,8 @@ mod tests {
         assert!(matches!(Profile::find("no-such"), Err(ProfileError::Unknown { .. })));
     }
 
-    /// Impossible figures are refused, each with its own message. Would catch a profile that panics or never ends when
-    /// it is used.
+    /// Impossible figures are refused, each with its own message. Would catch a profile that panics
+    /// or never ends when it is used.
     #[test]
     fn impossible_figures_are_refused() {
         let folder = tempfile::tempdir().unwrap();
@@ -262,8 +264,8 @@ mod tests {
         assert!(matches!(try_one(("7", "[]", "[]")), Err(ProfileError::Syntax { .. })));
     }
 
-    /// Files that are created and removed with a profile's lifetimes have, after a while, the profile's ages. Would
-    /// catch ages that are taken for lifetimes.
+    /// Files that are created and removed with a profile's lifetimes have, after a while, the
+    /// profile's ages. Would catch ages that are taken for lifetimes.
     #[test]
     fn lifetimes_lead_to_the_ages() {
         let profile = Profile::find("agrawal").unwrap();

@@ -2,11 +2,12 @@
 
 use ordo_vfs::{Extent, FileSystem, FsResult, Ino};
 
-/// The layout score of files: the share of their blocks that directly follow, on the device, the block before them in
-/// the file. The first block of a file does not count, so files of one block have no score. The best score is 1.
+/// The layout score of files: the share of their blocks that directly follow, on the device, the
+/// block before them in the file. The first block of a file does not count, so files of one block
+/// have no score. The best score is 1.
 ///
-/// Source: Smith and Seltzer, "File System Aging: Increasing the Relevance of File System Benchmarks" (SIGMETRICS 1997),
-/// section 4.1.
+/// Source: Smith and Seltzer, "File System Aging: Increasing the Relevance of File System
+/// Benchmarks" (SIGMETRICS 1997), section 4.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FileLayout {
     /// The number of blocks that have a block before them in their file.
@@ -21,8 +22,8 @@ impl FileLayout {
         (self.blocks > 0).then(|| self.contiguous as f64 / self.blocks as f64)
     }
 
-    /// Adds a file's extents. Parts that follow one another on the device, in the order of the file, count as one piece
-    /// even if a hole is between them.
+    /// Adds a file's extents. Parts that follow one another on the device, in the order of the
+    /// file, count as one piece even if a hole is between them.
     pub(super) fn add(&mut self, extents: &[Extent], block: u64) {
         let blocks: u64 = extents.iter().map(|extent| extent.len.div_ceil(block)).sum();
         let breaks = extents.windows(2).filter(|w| w[0].address + w[0].len != w[1].address).count();
@@ -49,8 +50,8 @@ pub(super) async fn of<F: FileSystem>(
 mod tests {
     use super::*;
 
-    /// Blocks that are apart lower the score; the first block of a file and files of one block do not. Would catch a
-    /// score that small files improve.
+    /// Blocks that are apart lower the score; the first block of a file and files of one block do
+    /// not. Would catch a score that small files improve.
     #[test]
     fn blocks_apart_lower_the_score() {
         let at = |offset: u64, len: u64, address: u64| Extent { offset, len, address };

@@ -1,9 +1,10 @@
 //! The reach of a power cut: the age of the oldest change that the recovered file system lacks.
 //!
-//! [`Noted`] is a history recorder around the file system. While the workload runs, it notes every name that is
-//! added or removed, every size that is set and every write, with the time. [`NameChanges::oldest_lost`] reads the
-//! recovered file system. For each name and each file, it finds the last of the noted states that is there; the
-//! change after that one is lost, and so are all later ones.
+//! [`Noted`] is a history recorder around the file system. While the workload runs, it notes every
+//! name that is added or removed, every size that is set and every write, with the time.
+//! [`NameChanges::oldest_lost`] reads the recovered file system. For each name and each file, it
+//! finds the last of the noted states that is there; the change after that one is lost, and so are
+//! all later ones.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -244,8 +245,9 @@ impl<F: FileSystem> FileSystem for Noted<F> {
 mod tests {
     use super::*;
 
-    /// The oldest lost change is the first one after the last state that is there, whatever came before. If no
-    /// state is there, all changes are lost. Would catch a search for the newest loss.
+    /// The oldest lost change is the first one after the last state that is there, whatever came
+    /// before. If no state is there, all changes are lost. Would catch a search for the newest
+    /// loss.
     #[test]
     fn the_first_missing_change_counts() {
         let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);

@@ -1,8 +1,10 @@
-//! The engine of the comparison: runs one workload on one system on one simulated disk, and counts everything.
+//! The engine of the comparison: runs one workload on one system on one simulated disk, and counts
+//! everything.
 //!
-//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a watcher), makes and mounts
-//! the file system, runs the workload, unmounts, and returns a [`ComparisonRow`]. In the middle of the run it copies the
-//! disk as a power cut would leave it. Afterwards it checks and repairs the copy on a disk of the same model.
+//! [`run`] builds the stack (memory, a disk model in virtual time, a tap with a watcher), makes and
+//! mounts the file system, runs the workload, unmounts, and returns a [`ComparisonRow`]. In the
+//! middle of the run it copies the disk as a power cut would leave it. Afterwards it checks and
+//! repairs the copy on a disk of the same model.
 //!
 //! Invariants:
 //! - The same system, workload, [`ComparisonSetup`] and seed give the same row, byte for byte.
@@ -41,8 +43,8 @@ use crate::workload::{Workload, WorkloadError};
 pub use recovery::{MadeUsable, RecoveryTime, until_usable};
 pub use row::{AgedRow, CleanerRow, ComparisonRow, DependencyRow, LogRow, PhaseRow, Rows, Writes};
 
-/// The size of the largest file system without an explicit size, in bytes. The oldest disks of the catalogue
-/// are that large.
+/// The size of the largest file system without an explicit size, in bytes. The oldest disks of the
+/// catalogue are that large.
 const SIZE_MAX: u64 = 4 << 30;
 
 /// The machine and the file system's sizes.
@@ -50,7 +52,8 @@ const SIZE_MAX: u64 = 4 << 30;
 pub struct ComparisonSetup {
     /// The disk.
     pub disk: &'static Model,
-    /// The model of a separate log device, a journal's or the metadata device of DualFS. The default is that of `disk`.
+    /// The model of a separate log device, a journal's or the metadata device of DualFS. The
+    /// default is that of `disk`.
     pub log_disk: Option<&'static Model>,
     /// The processor.
     pub cpu: CpuModel,
@@ -62,8 +65,8 @@ pub struct ComparisonSetup {
     pub block_size: u32,
     /// Fragment size in bytes.
     pub frag_size: u32,
-    /// The file system's size in bytes. The default is the disk's, at most 4 GiB unless the workload needs
-    /// more.
+    /// The file system's size in bytes. The default is the disk's, at most 4 GiB unless the
+    /// workload needs more.
     pub size: Option<u64>,
     /// Options of soft updates.
     pub soft: SoftOptions,
@@ -71,25 +74,29 @@ pub struct ComparisonSetup {
     pub cleaning: Cleaning,
     /// Mechanisms of DualFS.
     pub dual: DualOptions,
-    /// Room for a copy of a DualFS's metadata on its data device, in percent of the metadata device; `None`: no copy.
+    /// Room for a copy of a DualFS's metadata on its data device, in percent of the metadata
+    /// device; `None`: no copy.
     pub metadata_copy: Option<u32>,
     /// Runs of blocks of an FFS, and the gaps between them.
     pub tuning: Tuning,
-    /// Whether the cache writes blocks without dependencies first: in the syncer, and when it needs memory.
+    /// Whether the cache writes blocks without dependencies first: in the syncer, and when it needs
+    /// memory.
     pub write_order: (bool, bool),
     /// The seed of every choice.
     pub seed: u64,
     /// Whether to cut the power, and check the result.
     pub recovery: bool,
-    /// The part of a phase after which the power is cut, from 0 to 1. The phase depends on the workload.
+    /// The part of a phase after which the power is cut, from 0 to 1. The phase depends on the
+    /// workload.
     pub cut_at: f64,
-    /// The ageing of the file system before the workload. It is not counted and takes no virtual time.
+    /// The ageing of the file system before the workload. It is not counted and takes no virtual
+    /// time.
     pub ageing: Option<age::ChurnOptions>,
 }
 
 impl ComparisonSetup {
-    /// The machine of "Soft Updates" (2000), section 4.1: a 300 MHz Pentium II, 128 MB of memory, most of it
-    /// for the cache, Quantum Viking, FFS with 8 KB blocks and 1 KB fragments.
+    /// The machine of "Soft Updates" (2000), section 4.1: a 300 MHz Pentium II, 128 MB of memory,
+    /// most of it for the cache, Quantum Viking, FFS with 8 KB blocks and 1 KB fragments.
     pub fn papers() -> ComparisonSetup {
         ComparisonSetup {
             disk: Model::by_name("viking").expect("in the catalogue"),
@@ -114,22 +121,23 @@ impl ComparisonSetup {
         }
     }
 
-    /// The machine of "Journaling versus Soft Updates" (2000), Table 3: a 500 MHz Pentium III, 512 MB of
-    /// memory, some of it for the kernel and its tables, Seagate Cheetah.
+    /// The machine of "Journaling versus Soft Updates" (2000), Table 3: a 500 MHz Pentium III, 512
+    /// MB of memory, some of it for the kernel and its tables, Seagate Cheetah.
     pub fn journaling() -> ComparisonSetup {
         ComparisonSetup {
             disk: Model::by_name("cheetah").expect("in the catalogue"),
             cpu: CpuModel::by_name("pentium3-500").expect("in the catalogue"),
             memory: 448 << 20,
-            // FreeBSD 4.0 on 512 MB has 5,374 buffers (50, plus one for each 8 pages up to 2,048, plus one for
-            // each 20 pages beyond 256 MB). A quarter of them and 20 may be dirty.
+            // FreeBSD 4.0 on 512 MB has 5,374 buffers (50, plus one for each 8 pages up to 2,048,
+            // plus one for each 20 pages beyond 256 MB). A quarter of them and 20 may be dirty.
             dirty_max: 1363 * 8192,
             ..ComparisonSetup::papers()
         }
     }
 
-    /// The machine of "Traditional versus Next-Generation Journaling File Systems" (2007), Table 1 and section 3.3: a
-    /// 450 MHz Pentium III, 256 MB of memory, Seagate ST-34310A, blocks of 4 KB. The second processor is not modelled.
+    /// The machine of "Traditional versus Next-Generation Journaling File Systems" (2007), Table 1
+    /// and section 3.3: a 450 MHz Pentium III, 256 MB of memory, Seagate ST-34310A, blocks of 4 KB.
+    /// The second processor is not modelled.
     pub fn dualfs() -> ComparisonSetup {
         let faster = CpuModel::PENTIUM_III_500;
         let slower = |ns: u64| ns * 500 / 450;
@@ -163,7 +171,8 @@ impl ComparisonSetup {
             0 => u64::MAX,
             bytes => bytes,
         };
-        // The needed size includes a tenth for the reserve, and some space for inodes and indirect blocks.
+        // The needed size includes a tenth for the reserve, and some space for inodes and indirect
+        // blocks.
         let needs =
             self.beside_the_aged(workload.footprint() + workload.footprint() / 4 + (32 << 20));
         let least = self.beside_the_aged(workload.footprint());

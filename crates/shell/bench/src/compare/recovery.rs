@@ -40,8 +40,8 @@ pub struct RecoveryTime {
     pub writes: u64,
     /// The number of inodes in use after the repair.
     pub files: u64,
-    /// The age, at the power cut, of the oldest lost change of a name, a size or contents, in seconds. `None`
-    /// if no change is lost.
+    /// The age, at the power cut, of the oldest lost change of a name, a size or contents, in
+    /// seconds. `None` if no change is lost.
     pub oldest_lost_seconds: Option<f64>,
     /// The change that was lost, in words.
     pub oldest_lost: Option<String>,
@@ -79,7 +79,8 @@ pub(super) fn check(
         ..CheckOptions::default()
     };
     let report = executor.block_on(system.format().check(&disks, &options))??;
-    // A file system with a log needs no repair. Its findings count, but the time of the check does not.
+    // A file system with a log needs no repair. Its findings count, but the time of the check does
+    // not.
     let seconds = replay.unwrap_or_else(|| runtime.now().as_secs_f64());
     let (done, total) = *reached.borrow();
     follow.progress(done, total);
@@ -120,8 +121,8 @@ pub enum MadeUsable {
     ByMount,
 }
 
-/// Makes a system, ages it where the setup asks for it, mounts it, and halts the machine. Returns the seconds of virtual time until it
-/// can be used again.
+/// Makes a system, ages it where the setup asks for it, mounts it, and halts the machine. Returns
+/// the seconds of virtual time until it can be used again.
 ///
 /// # Errors
 /// [`CompareError`]; a system that needs a check cannot be made usable by a mount.
@@ -173,7 +174,8 @@ async fn oldest_lost(
     system: System,
     (changes, cut): (&NameChanges, Time),
 ) -> Result<Option<Lost>, CompareError> {
-    // A file system that no repair makes consistent is mounted nevertheless, to see what is left in it.
+    // A file system that no repair makes consistent is mounted nevertheless, to see what is left in
+    // it.
     let options = MountOptions { force: true, ..MountOptions::default() };
     let without_order = ffs::NONE;
     let is_ffs = system.format().name() == without_order.format().name();
@@ -184,7 +186,8 @@ async fn oldest_lost(
     changes.oldest_lost(mounted.fs(), cut).await.map_err(CompareError::Unmount)
 }
 
-/// Recovers by replaying the log, and unmounts. Returns the seconds until the file system could be used.
+/// Recovers by replaying the log, and unmounts. Returns the seconds until the file system could be
+/// used.
 async fn replayed(
     runtime: &Runtime,
     disks: &[Device],

@@ -6,8 +6,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::RecoveryTime;
 use crate::workload::Phase;
 
-/// Counts by the kind of block, in the order of [`ordo_sba::Class::ALL`], without those of 0. In JSON it is an
-/// object.
+/// Counts by the kind of block, in the order of [`ordo_sba::Class::ALL`], without those of 0. In
+/// JSON it is an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes(pub Vec<(&'static str, u64)>);
 
@@ -44,8 +44,8 @@ impl Serialize for Writes {
     }
 }
 
-/// A phase of the workload, with its requests to the disk up to the beginning of the next phase. They include
-/// the writes of blocks that the phase left in the cache.
+/// A phase of the workload, with its requests to the disk up to the beginning of the next phase.
+/// They include the writes of blocks that the phase left in the cache.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct PhaseRow {
     /// The phase.
@@ -140,7 +140,8 @@ pub struct ComparisonRow {
     pub workload: String,
     /// The application's time: all phases together, in seconds.
     pub app_seconds: f64,
-    /// The time until the disk had everything, in seconds, with the unmount and the emptying of caches.
+    /// The time until the disk had everything, in seconds, with the unmount and the emptying of
+    /// caches.
     pub total_seconds: f64,
     /// The busy time of the disk, in seconds.
     pub disk_seconds: f64,

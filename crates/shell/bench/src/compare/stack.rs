@@ -138,7 +138,8 @@ impl PhaseListener for Follower<'_> {
     }
 }
 
-/// The disks of a run, the first of which has the file system, and the watchers that count their requests.
+/// The disks of a run, the first of which has the file system, and the watchers that count their
+/// requests.
 struct Rig {
     runtime: Runtime,
     disks: Vec<Disk>,

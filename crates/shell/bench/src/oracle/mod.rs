@@ -1,14 +1,15 @@
 //! Random operations on a file system and on the reference model, with every answer compared.
 //!
 //! [`check`] makes a fresh [`OracleSubject`], does a seeded sequence of operations on it and on
-//! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents, listings (whole,
-//! and with pauses while entries are added and removed) and extended attributes. Now and then, and at the end, it compares
-//! everything. If there is a difference, the run is shrunk: operations are left out as long as a difference remains,
-//! and the others are printed with the seed and the step.
+//! [`ModelFs`](ordo_vfs::model::ModelFs), and compares results, error codes, attributes, contents,
+//! listings (whole, and with pauses while entries are added and removed) and extended attributes.
+//! Now and then, and at the end, it compares everything. If there is a difference, the run is
+//! shrunk: operations are left out as long as a difference remains, and the others are printed with
+//! the seed and the step.
 //!
-//! Some things are not compared: inode numbers (but the object of each is), block counts, sizes of directories, and
-//! everything that [`OracleRules`] leave out. If a subject reports that it has no space, nothing may have changed,
-//! and no other error may apply; a write may then be short.
+//! Some things are not compared: inode numbers (but the object of each is), block counts, sizes of
+//! directories, and everything that [`OracleRules`] leave out. If a subject reports that it has no
+//! space, nothing may have changed, and no other error may apply; a write may then be short.
 
 mod generate;
 mod op;
@@ -38,8 +39,8 @@ pub trait OracleSubject {
     /// The mounted file system.
     fn fs(&self) -> &Self::Fs;
 
-    /// The present time on the clock of the subject's timestamps. `None` leaves times uncompared, except those that
-    /// are set.
+    /// The present time on the clock of the subject's timestamps. `None` leaves times uncompared,
+    /// except those that are set.
     fn now(&self) -> Option<Timestamp> {
         None
     }
@@ -82,8 +83,8 @@ pub struct OracleRules {
     pub xattr_types: Vec<FileType>,
     /// The name spaces of extended attributes, with the dot.
     pub xattr_spaces: Vec<&'static str>,
-    /// The shortest value to set, in bytes. The kernel's ext4 leaves the time of change as it is if an attribute is
-    /// set to the value that it has already, and short values are often equal.
+    /// The shortest value to set, in bytes. The kernel's ext4 leaves the time of change as it is if
+    /// an attribute is set to the value that it has already, and short values are often equal.
     pub xattr_value_min: usize,
     /// The longest value to set, in bytes.
     pub xattr_value_max: usize,
@@ -129,8 +130,8 @@ impl OracleRules {
         }
     }
 
-    /// The rules for a directory of a Linux host: see [`HostDir`](ordo_vfs::host::HostDir). The kernel's clock
-    /// ticks, so timestamps lie up to 20 ms before their operation.
+    /// The rules for a directory of a Linux host: see [`HostDir`](ordo_vfs::host::HostDir). The
+    /// kernel's clock ticks, so timestamps lie up to 20 ms before their operation.
     pub fn linux(privileged: bool) -> OracleRules {
         OracleRules {
             special_types: vec![FileType::Fifo, FileType::Socket],
@@ -170,8 +171,8 @@ pub struct OracleConfig {
     pub fragment_size: u32,
     /// Whether to use offsets and sizes at the edges of double and triple indirection.
     pub large_offsets: bool,
-    /// The number of operations after which everything is compared. At the end of the run everything is compared
-    /// again.
+    /// The number of operations after which everything is compared. At the end of the run
+    /// everything is compared again.
     pub verify_every: usize,
     /// The most runs that are spent on shrinking a failure.
     pub shrink_runs: usize,
@@ -249,8 +250,8 @@ struct Stopped {
     what: String,
 }
 
-/// Compares a subject with the model over one seeded sequence. `fresh` makes the subject, on an executor with a
-/// virtual clock.
+/// Compares a subject with the model over one seeded sequence. `fresh` makes the subject, on an
+/// executor with a virtual clock.
 ///
 /// # Errors
 /// The first difference, after shrinking. A panic or a deadlock of the subject counts as one.
@@ -283,8 +284,8 @@ pub fn check<S: OracleSubject>(
             .is_some()
     };
     let ops = ordo_crash::minimise(all, config.shrink_runs, still_fails);
-    // The last attempt of shrinking may have passed, so the remaining operations are run once more for their
-    // difference.
+    // The last attempt of shrinking may have passed, so the remaining operations are run once more
+    // for their difference.
     let last = attempt(config, async |rt: Runtime| replay(config, &fresh, rt, &ops).await);
     let what = last.err().map_or(what, |stopped| stopped.what);
     let Stopped { step, what: original } = stopped;

@@ -170,8 +170,8 @@ pub(super) fn filling(fill: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// Does `op` on `fs`. `ino` gives the inode of each object. The runner does listings with cookies, and
-/// remounts.
+/// Does `op` on `fs`. `ino` gives the inode of each object. The runner does listings with cookies,
+/// and remounts.
 pub(super) async fn apply<F: FileSystem>(
     fs: &F,
     op: &OracleOp,

@@ -10,7 +10,8 @@ pub(super) use super::world::World;
 use super::world::{Listing, ready, step_of};
 use super::{OracleConfig, OracleReport, OracleSubject};
 
-/// The size up to which files are compared whole. Larger ones are compared around the places that were written.
+/// The size up to which files are compared whole. Larger ones are compared around the places that
+/// were written.
 const WHOLE_MAX: u64 = 256 * 1024;
 const WINDOW: u64 = 8 * 1024;
 
@@ -32,7 +33,8 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         Runner { subject, world, config, windows: BTreeMap::new(), report: OracleReport::default() }
     }
 
-    /// Does one operation. The error describes a difference. An operation on an object that is gone is skipped.
+    /// Does one operation. The error describes a difference. An operation on an object that is gone
+    /// is skipped.
     pub(super) async fn step(&mut self, step: usize, op: &OracleOp) -> Result<(), String> {
         if op.objects().iter().any(|o| self.world.get(*o).is_none()) {
             return Ok(());
@@ -91,8 +93,8 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
         }
     }
 
-    /// Checks a subject that reports that it has no space. That is right only if no other error applies, and
-    /// nothing may have changed.
+    /// Checks a subject that reports that it has no space. That is right only if no other error
+    /// applies, and nothing may have changed.
     async fn had_no_space(&mut self, op: &OracleOp) -> Result<(), String> {
         let fork = self.world.fork();
         let expected = ready(apply(&fork, op, &|o| self.world.get(o).expect("checked").model));
@@ -393,8 +395,9 @@ impl<'c, S: OracleSubject> Runner<'c, S> {
     }
 }
 
-/// Whether a listing with pauses returned what it must: every entry that existed all the time exactly once, no
-/// entry that never existed, and an entry twice only if it was removed and added again.
+/// Whether a listing with pauses returned what it must: every entry that existed all the time
+/// exactly once, no entry that never existed, and an entry twice only if it was removed and added
+/// again.
 fn listing_was_right(l: &Listing) -> Result<(), String> {
     for name in l.at_start.difference(&l.touched) {
         let times = l.seen.iter().filter(|n| *n == name).count();

@@ -12,8 +12,8 @@ use ordo_vfs::{Attr, Cookie, FileSystem, FileType, FsResult, Ino, Timestamp};
 
 use super::op::{Listed, OracleObject, list};
 
-/// The model's clock shows this value plus the number of the step, in seconds. It is later than any time that
-/// the generator sets, so the two cannot be confused.
+/// The model's clock shows this value plus the number of the step, in seconds. It is later than any
+/// time that the generator sets, so the two cannot be confused.
 const STEP_EPOCH: i64 = 1 << 40;
 
 /// The number of places in a large file that are remembered for comparison.

@@ -12,7 +12,8 @@ use crate::workload::Workload;
 
 /// The number of trials of each system.
 const TRIALS: u64 = 25;
-/// The times of the trials are this part of a phase apart, modulo one: any number of them is spread evenly over the phase.
+/// The times of the trials are this part of a phase apart, modulo one: any number of them is spread
+/// evenly over the phase.
 const STRIDE: f64 = 0.618_033_988_749_895;
 /// The workload in the middle of which the machine is halted.
 const HALTED: &str = "postmark";

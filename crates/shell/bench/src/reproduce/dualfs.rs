@@ -1,7 +1,8 @@
 //! The measurements of "Traditional versus Next-Generation Journaling File Systems" (2007).
 //!
-//! FFS without order stands for the paper's Ext2, which section 3 calls "an FFS-like file system" that writes no metadata
-//! synchronously. The other file systems of the paper are the kernel's own: they do not run on a disk model.
+//! FFS without order stands for the paper's Ext2, which section 3 calls "an FFS-like file system"
+//! that writes no metadata synchronously. The other file systems of the paper are the kernel's own:
+//! they do not run on a disk model.
 
 use ordo_systems::{System, dualfs, ffs};
 
@@ -12,8 +13,8 @@ use crate::compare::{CompareError, ComparisonSetup, Follow};
 /// The systems, by their names in the figures. Each is compared with the first.
 const SYSTEMS: [(&str, System); 2] = [("ext2", ffs::NONE), ("dualfs", dualfs::DUALFS)];
 
-/// Table 2: the disk's seconds of `read-meta` with one process and with four, and the percentage by which four take
-/// longer.
+/// Table 2: the disk's seconds of `read-meta` with one process and with four, and the percentage by
+/// which four take longer.
 pub(super) fn read_meta(
     item: &Item,
     follow: &mut dyn Follow,
@@ -40,7 +41,8 @@ pub(super) fn read_meta(
     Ok(rows)
 }
 
-/// The busy time of the disk in one phase, in seconds, including the writes that the phase left in the cache.
+/// The busy time of the disk in one phase, in seconds, including the writes that the phase left in
+/// the cache.
 fn disk(row: &Measured, name: &str) -> f64 {
     row.phases.iter().filter(|p| p.phase.name == name).map(|p| p.disk_seconds).sum()
 }

@@ -1,10 +1,11 @@
 //! The papers' measurements, repeated here, with both figures side by side.
 //!
-//! `paper-results.toml` has the published figures. An [`Item`] is a table, a figure or a sentence of a paper.
-//! It runs the paper's workload at its published size, on a model of its disk and its processor in virtual
-//! time, and returns [`ReproductionRow`]s: the published figure, the measured one, and whether the same system wins.
-//! Figures without an item have a reason in [`UNMEASURED`]; a test checks that every figure has one or the
-//! other. The module `items` lists the items; `published` reads the figures.
+//! `paper-results.toml` has the published figures. An [`Item`] is a table, a figure or a sentence
+//! of a paper. It runs the paper's workload at its published size, on a model of its disk and its
+//! processor in virtual time, and returns [`ReproductionRow`]s: the published figure, the measured
+//! one, and whether the same system wins. Figures without an item have a reason in [`UNMEASURED`];
+//! a test checks that every figure has one or the other. The module `items` lists the items;
+//! `published` reads the figures.
 //!
 //! ```
 //! use ordo_bench::reproduce;
@@ -41,8 +42,8 @@ pub struct ReproductionRow {
     pub published: f64,
     /// The measured value.
     pub measured: f64,
-    /// Whether the same one of two systems wins here and in the paper: this one, or the one with which the item
-    /// compares it. `None` for a figure without a comparison.
+    /// Whether the same one of two systems wins here and in the paper: this one, or the one with
+    /// which the item compares it. `None` for a figure without a comparison.
     pub same_winner: Option<bool>,
 }
 
@@ -115,7 +116,8 @@ fn winner(value: f64, baseline: f64) -> i8 {
     }
 }
 
-/// Whether the same one of two wins, published and measured. A tie on one side agrees with neither winner.
+/// Whether the same one of two wins, published and measured. A tie on one side agrees with neither
+/// winner.
 fn same_winner(published: (f64, f64), measured: (f64, f64)) -> Option<bool> {
     Some(winner(published.0, published.1) == winner(measured.0, measured.1))
 }
@@ -124,7 +126,8 @@ fn same_winner(published: (f64, f64), measured: (f64, f64)) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// Every published figure has a measured one or a reason why there is none. Would catch a figure with neither.
+    /// Every published figure has a measured one or a reason why there is none. Would catch a
+    /// figure with neither.
     #[test]
     fn each_published_figure_has_a_row_or_a_reason() {
         let measured = |key: &str| ITEMS.iter().flat_map(|i| i.figures).any(|f| covers(f, key));

@@ -10,7 +10,8 @@ use crate::compare::{CompareError, ComparisonSetup, Follow};
 /// The numbers of users at once. The paper's figures have one, and others up to 20.
 const USERS: [u64; 5] = [1, 5, 10, 15, 20];
 
-/// Sections 4.3 and 4.5: scripts an hour of an SDET-like workload, compared between systems for each number of users.
+/// Sections 4.3 and 4.5: scripts an hour of an SDET-like workload, compared between systems for
+/// each number of users.
 pub(super) fn sdet_like(
     item: &Item,
     follow: &mut dyn Follow,
@@ -82,8 +83,8 @@ fn by_kind(row: &Measured) -> (f64, f64) {
     (phase.sync_waits as f64, (phase.writes.total() - phase.sync_waits) as f64)
 }
 
-/// Table II: the writes of a mail server in 24 hours. The load is not published, so the counts are compared in relation to
-/// each other only.
+/// Table II: the writes of a mail server in 24 hours. The load is not published, so the counts are
+/// compared in relation to each other only.
 pub(super) fn mail_server(
     item: &Item,
     follow: &mut dyn Follow,

@@ -225,8 +225,8 @@ pub(super) fn create_writes(
     beside_no_order(item, follow, &BESIDE_NO_ORDER[..3], what, each)
 }
 
-/// Section 3.5: rewrites after rollbacks, and how the order of writing back reduces them; removes for each
-/// write.
+/// Section 3.5: rewrites after rollbacks, and how the order of writing back reduces them; removes
+/// for each write.
 pub(super) fn tuning(
     item: &Item,
     follow: &mut dyn Follow,

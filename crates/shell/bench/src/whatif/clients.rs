@@ -28,7 +28,8 @@ pub enum TaskKind {
         /// The pause before each.
         pause: Duration,
     },
-    /// Changes records in pages of its file, and appends to the end of it, as TPC-B's transactions do.
+    /// Changes records in pages of its file, and appends to the end of it, as TPC-B's transactions
+    /// do.
     Records {
         /// The number of pages of which a transaction changes one record each.
         pages: u64,
@@ -41,7 +42,8 @@ pub enum TaskKind {
     },
     /// By turns a part in order and random pieces: a mixed stream.
     Mixed {
-        /// The rounds, each with one fsync of [`MIXED_RUN`] bytes in order and [`MIXED_PIECES`] of 4 KB.
+        /// The rounds, each with one fsync of [`MIXED_RUN`] bytes in order and [`MIXED_PIECES`] of
+        /// 4 KB.
         rounds: u64,
     },
 }
@@ -50,8 +52,9 @@ pub enum TaskKind {
 pub const MIXED_RUN: u64 = 1 << 20;
 /// Random pieces in one round of [`TaskKind::Mixed`], which become durable together.
 pub const MIXED_PIECES: u64 = 16;
-/// The time of a program between two transactions on records. Without any, its next write of the log is always the nearest request
-/// for the arm of a disk, which then leaves all others waiting for a minute.
+/// The time of a program between two transactions on records. Without any, its next write of the
+/// log is always the nearest request for the arm of a disk, which then leaves all others waiting
+/// for a minute.
 const THINK: Duration = Duration::from_micros(100);
 /// The last part of a file of records, in bytes, which has the log.
 const LOG_PART: u64 = 1 << 20;
@@ -63,8 +66,9 @@ pub struct SyncClients {
     pub tasks: Vec<TaskKind>,
     /// The size of each file in bytes.
     pub file_bytes: u64,
-    /// Directories with a file each. They spread over the disk, and the clients use the files in these places, in the
-    /// order of the disk. The default is a file in one directory for each client.
+    /// Directories with a file each. They spread over the disk, and the clients use the files in
+    /// these places, in the order of the disk. The default is a file in one directory for each
+    /// client.
     pub spread: Option<(u64, u64)>,
 }
 

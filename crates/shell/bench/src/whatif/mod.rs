@@ -1,10 +1,11 @@
-//! Traces with calls, recorded in process in virtual time, of Ordo's journaled FFS in each of its modes; and the same
-//! workload with a change really made.
+//! Traces with calls, recorded in process in virtual time, of Ordo's journaled FFS in each of its
+//! modes; and the same workload with a change really made.
 //!
-//! [`record`] makes the file system, prepares its files without a clock, runs the clients on a disk model, and returns
-//! the requests, the calls and the seconds. Requests and calls have one clock, so who waited for what is exact. `ordo_stp`
-//! plays the trace with a change; the truth is [`record`] with the change in the [`JournalSetup`]. Prediction and truth
-//! share the disk model, and nothing above it.
+//! [`record`] makes the file system, prepares its files without a clock, runs the clients on a disk
+//! model, and returns the requests, the calls and the seconds. Requests and calls have one clock,
+//! so who waited for what is exact. `ordo_stp` plays the trace with a change; the truth is
+//! [`record`] with the change in the [`JournalSetup`]. Prediction and truth share the disk model,
+//! and nothing above it.
 
 mod clients;
 
@@ -48,7 +49,8 @@ type Extent = (u64, u64);
 pub enum LogAt {
     /// Behind the file system.
     End,
-    /// In it: the file system lies around the log, which begins at this part of the disk, in thousandths.
+    /// In it: the file system lies around the log, which begins at this part of the disk, in
+    /// thousandths.
     Permille(u64),
     /// On a disk of its own.
     Disk(&'static Model),
@@ -76,8 +78,8 @@ pub struct JournalSetup {
 }
 
 impl JournalSetup {
-    /// A file system of 512 MB with a log of 8 MB behind it, in ext3's way: contents before the records, the commit record
-    /// by itself, everything committed together.
+    /// A file system of 512 MB with a log of 8 MB behind it, in ext3's way: contents before the
+    /// records, the commit record by itself, everything committed together.
     pub fn usual(disk: &'static Model) -> JournalSetup {
         JournalSetup {
             disk,

@@ -1,9 +1,9 @@
-//! The five phases of the Andrew benchmark: directories are made, a source tree is copied into them, every file is looked at, every
-//! byte is read, and the copy is built.
+//! The five phases of the Andrew benchmark: directories are made, a source tree is copied into
+//! them, every file is looked at, every byte is read, and the copy is built.
 //!
-//! Source: Howard and others, "Scale and Performance in a Distributed File System" (ACM TOCS 6(1), 1988), section 2, for the phases and
-//! the tree of about 70 files and 200 KB. Its sources are not public, so the tree is generated from the seed, and the results
-//! compare with each other only.
+//! Source: Howard and others, "Scale and Performance in a Distributed File System" (ACM TOCS 6(1),
+//! 1988), section 2, for the phases and the tree of about 70 files and 200 KB. Its sources are not
+//! public, so the tree is generated from the seed, and the results compare with each other only.
 
 use std::fmt;
 

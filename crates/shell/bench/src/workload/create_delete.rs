@@ -1,5 +1,5 @@
-//! The create/delete benchmark of journaling-versus-soft-updates-2000, section 7.2: empty files, each removed
-//! before the next is created. It isolates the cost of metadata.
+//! The create/delete benchmark of journaling-versus-soft-updates-2000, section 7.2: empty files,
+//! each removed before the next is created. It isolates the cost of metadata.
 
 use std::fmt;
 

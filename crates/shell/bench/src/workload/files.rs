@@ -52,8 +52,8 @@ pub(super) fn random_kind(random: &mut Pcg64Mcg, percentages: &[u32]) -> usize {
     percentages.iter().position(is_it).expect("the percentages are 100 in all")
 }
 
-/// A distribution of sizes: pairs of a percentage and an upper bound in bytes. Each pair's lower bound is the
-/// upper one of the pair before.
+/// A distribution of sizes: pairs of a percentage and an upper bound in bytes. Each pair's lower
+/// bound is the upper one of the pair before.
 pub(super) type Sizes = [(u32, u64)];
 
 /// A random size of a file, in bytes, at least `least`.
@@ -79,7 +79,8 @@ pub(super) async fn create<F: FileSystem>(
     written.map(|()| file)
 }
 
-/// Reads a file to its end in calls of `unit` bytes, and passes each piece with its offset to `each`.
+/// Reads a file to its end in calls of `unit` bytes, and passes each piece with its offset to
+/// `each`.
 pub(super) async fn read<F: FileSystem>(
     fs: &F,
     dir: Ino,

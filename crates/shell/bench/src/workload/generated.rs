@@ -56,8 +56,8 @@ impl Generated {
                 let dir = fs.create(parent, name.as_bytes(), &NewNode::directory(0o755)).await?;
                 places.push((dir.ino, depth + 1));
             }
-            // Most files go to the directory that was made last, since real trees are filled directory by
-            // directory.
+            // Most files go to the directory that was made last, since real trees are filled
+            // directory by directory.
             let place = match random.random_range(0..4) {
                 0 => places[random.random_range(0..places.len())].0,
                 _ => places[places.len() - 1].0,

@@ -1,10 +1,12 @@
-//! A kernel built from its sources: DualFS (2007), section 3.2, "Kernel Compilation" with one process and with four.
+//! A kernel built from its sources: DualFS (2007), section 3.2, "Kernel Compilation" with one
+//! process and with four.
 //!
-//! The sources are those of [`Sources`](super::Sources), which have about the shape of Linux 2.4.19, unpacked with cold caches before
-//! the measured phases. `make dep` reads every source and writes a list of dependencies in each directory. The build compiles a part of
-//! the sources: each is read with some headers, computes, and gives an object; the objects of each directory are read and joined, and
-//! at last all of these. Computing is a model: the paper's times are not published, so only ratios between systems have a
-//! meaning.
+//! The sources are those of [`Sources`](super::Sources), which have about the shape of Linux
+//! 2.4.19, unpacked with cold caches before the measured phases. `make dep` reads every source and
+//! writes a list of dependencies in each directory. The build compiles a part of the sources: each
+//! is read with some headers, computes, and gives an object; the objects of each directory are read
+//! and joined, and at last all of these. Computing is a model: the paper's times are not published,
+//! so only ratios between systems have a meaning.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -26,13 +28,15 @@ const UNIT: usize = 8192;
 const HEADER_EACH: usize = 4;
 /// The headers among which most includes are.
 const POPULAR: usize = 200;
-/// The computing of a source on a 300 MHz Pentium II, in microseconds: to look for dependencies, to compile, to link a directory.
+/// The computing of a source on a 300 MHz Pentium II, in microseconds: to look for dependencies, to
+/// compile, to link a directory.
 const DEPEND_US: u64 = 2_000;
 const COMPILE_US: u64 = 400_000;
 const LINK_US: u64 = 60_000;
 /// The bytes of a directory's list of dependencies for each source.
 const DEPEND: u64 = 900;
-/// The bytes of the name of a file that an object depends on, and of the command that makes an object.
+/// The bytes of the name of a file that an object depends on, and of the command that makes an
+/// object.
 const DEPENDENCY: u64 = 35;
 const COMMAND: u64 = 900;
 
@@ -43,12 +47,13 @@ pub struct KernelBuild {
     pub processes: u64,
     /// The number of files of the sources.
     pub files: u64,
-    /// The percentage of the other files that are compiled: a configuration leaves most drivers out.
+    /// The percentage of the other files that are compiled: a configuration leaves most drivers
+    /// out.
     pub compiled: u64,
     /// The headers that a source includes, those that headers include too.
     pub includes: u64,
-    /// Whether each object has files with its dependencies and its command beside it, and each directory an archive, as in the
-    /// kernel's build since 2.6.
+    /// Whether each object has files with its dependencies and its command beside it, and each
+    /// directory an archive, as in the kernel's build since 2.6.
     pub commands: bool,
     /// Whether the compiler computes.
     pub compute: bool,

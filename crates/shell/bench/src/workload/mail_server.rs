@@ -1,11 +1,13 @@
-//! A mail server: messages arrive around the clock, are queued durably, delivered into mailboxes or passed on, and read.
+//! A mail server: messages arrive around the clock, are queued durably, delivered into mailboxes or
+//! passed on, and read.
 //!
-//! "Soft Updates" (2000), section 4.3, counts the disk writes of a mail server in 24 hours, but publishes neither its
-//! load nor its programs. Here a message takes the steps of sendmail and procmail, as a recording of both shows them
-//! ([`acceptance`](crate::acceptance)): a data file (`df`) and a control file (`qf`) are written, both with an fsync, before the message is
-//! accepted; then it is delivered into the user's mailbox under a lock file, which is made under another name and linked, or it goes to
-//! another host; then both files are removed. The rate, the lengths, and the shares of messages that are passed on and read are Ordo's
-//! own.
+//! "Soft Updates" (2000), section 4.3, counts the disk writes of a mail server in 24 hours, but
+//! publishes neither its load nor its programs. Here a message takes the steps of sendmail and
+//! procmail, as a recording of both shows them ([`acceptance`](crate::acceptance)): a data file
+//! (`df`) and a control file (`qf`) are written, both with an fsync, before the message is
+//! accepted; then it is delivered into the user's mailbox under a lock file, which is made under
+//! another name and linked, or it goes to another host; then both files are removed. The rate, the
+//! lengths, and the shares of messages that are passed on and read are Ordo's own.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -46,7 +48,8 @@ pub struct MailServer {
     pub users: u64,
     /// The percentage of deliveries after which the user reads the mailbox and empties it.
     pub read: u64,
-    /// Whether the queue's directory is made durable when a name leaves it, as sendmail does on Linux.
+    /// Whether the queue's directory is made durable when a name leaves it, as sendmail does on
+    /// Linux.
     pub sync_directories: bool,
 }
 
@@ -71,7 +74,8 @@ impl MailServer {
     }
 
     pub(super) fn footprint(&self) -> u64 {
-        // A mailbox has five messages on average, and a message may be longer for a while; the log grows.
+        // A mailbox has five messages on average, and a message may be longer for a while; the log
+        // grows.
         self.users * 10 * MESSAGE as u64 + self.minutes * self.messages * 3 * LOG_LINE + (16 << 20)
     }
 
@@ -270,7 +274,8 @@ impl<F: FileSystem> Server<'_, F> {
         self.write_log(0).await
     }
 
-    /// Writes a message's data file, durably. What does not fit into sendmail's memory is written first.
+    /// Writes a message's data file, durably. What does not fit into sendmail's memory is written
+    /// first.
     async fn write_data(&self, file: Ino, text: &[u8]) -> FsResult<()> {
         let gathered = text.len().min(GATHERED as usize);
         if text.len() > gathered {
@@ -314,7 +319,8 @@ impl<F: FileSystem> Server<'_, F> {
         Ok(bytes)
     }
 
-    /// Makes a lock file: under a name of its own, which is linked to the lock's name, so that only one program succeeds.
+    /// Makes a lock file: under a name of its own, which is linked to the lock's name, so that only
+    /// one program succeeds.
     async fn lock(&self, user: usize, number: u64) -> FsResult<String> {
         let (fs, mail) = (self.fs, self.spool.mail);
         let (own, name) = (format!("_{number:08}.{user}"), format!("user{user}.lock"));

@@ -1,5 +1,5 @@
-//! The microbenchmarks of both papers. For each of a range of file sizes, files are created, read, written and
-//! removed, with the caches emptied before each phase (soft-updates-2000, section 4.2;
+//! The microbenchmarks of both papers. For each of a range of file sizes, files are created, read,
+//! written and removed, with the caches emptied before each phase (soft-updates-2000, section 4.2;
 //! journaling-versus-soft-updates-2000, section 7.2).
 
 use std::fmt;
@@ -12,8 +12,8 @@ use super::{Doing, Run, WorkloadError, WorkloadStage};
 /// The bytes of one call.
 const UNIT: usize = 64 * 1024;
 
-/// The default sizes of files, in KB: powers of two from 2 KB to 4 MB, and the two sizes at which the papers
-/// saw throughput drop.
+/// The default sizes of files, in KB: powers of two from 2 KB to 4 MB, and the two sizes at which
+/// the papers saw throughput drop.
 const SIZES_KB: [u64; 14] = [2, 4, 8, 16, 32, 64, 96, 104, 128, 256, 512, 1024, 2048, 4096];
 
 /// The parameters.
@@ -40,8 +40,8 @@ impl Micro {
         }
     }
 
-    /// As in journaling-versus-soft-updates-2000, section 7.2: 128 MB of each size, or 512 files if that is
-    /// more.
+    /// As in journaling-versus-soft-updates-2000, section 7.2: 128 MB of each size, or 512 files if
+    /// that is more.
     pub fn journaling() -> Micro {
         Micro { total: 128 << 20, files_min: 512, ..Micro::soft_updates() }
     }

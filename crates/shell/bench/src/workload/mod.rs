@@ -285,8 +285,9 @@ impl Workload {
         }
     }
 
-    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a build,
-    /// servers, overwrites, transactions, scripts, recorded calls and personalities of filebench leave their files.
+    /// Runs the workload on `stage`, whose file system is empty. Most workloads leave it empty; a
+    /// build, servers, overwrites, transactions, scripts, recorded calls and personalities of
+    /// filebench leave their files.
     ///
     /// # Errors
     /// [`WorkloadError`]. The phases that were done are lost.
@@ -383,7 +384,8 @@ impl Log<'_> {
         self.watch.progress(&open.name, open.operations, open.total);
     }
 
-    /// As [`reached`](Self::reached), for a phase of a fixed length: `done` of `total` of its time is over.
+    /// As [`reached`](Self::reached), for a phase of a fixed length: `done` of `total` of its time
+    /// is over.
     pub(crate) fn reached_share(&mut self, operations: u64, bytes: u64, (done, total): (u64, u64)) {
         let open = self.open.as_mut().expect("a phase is under way");
         open.operations = operations;

@@ -1,9 +1,9 @@
 //! A news server: journaling-versus-soft-updates-2000, section 7.3.2 and Table 5.
 //!
-//! A file system has articles in many directories, more than the cache holds. New articles arrive, and old ones
-//! are removed. Successive articles seldom belong to one group, so successive operations are seldom in one
-//! directory. The paper replays traces of a live server, which are not public: here a seed determines the group
-//! and the length of each article.
+//! A file system has articles in many directories, more than the cache holds. New articles arrive,
+//! and old ones are removed. Successive articles seldom belong to one group, so successive
+//! operations are seldom in one directory. The paper replays traces of a live server, which are not
+//! public: here a seed determines the group and the length of each article.
 
 use std::fmt;
 
@@ -27,7 +27,8 @@ pub struct Netnews {
     pub expire: u64,
 }
 
-/// The mean length of an article in bytes: 2 GB for 520,000 at the start, 270 MB for the 78,000 that arrive.
+/// The mean length of an article in bytes: 2 GB for 520,000 at the start, 270 MB for the 78,000
+/// that arrive.
 const MEAN_AT_START: u64 = (2 << 30) / 520_000;
 const MEAN_NEW: u64 = (270 << 20) / 78_000;
 
@@ -43,7 +44,8 @@ const FAN_OUT: u64 = 100;
 type Article = (u32, u32);
 
 impl Netnews {
-    /// As in the paper: 520,000 articles in 7,000 directories; 78,000 arrive, and 91,000 are removed.
+    /// As in the paper: 520,000 articles in 7,000 directories; 78,000 arrive, and 91,000 are
+    /// removed.
     pub const PAPER: Netnews =
         Netnews { files: 520_000, directories: 7_000, unbatch: 78_000, expire: 91_000 };
 
@@ -55,7 +57,8 @@ impl Netnews {
     }
 
     pub(super) fn footprint(&self) -> u64 {
-        // On average, half of an article's last fragment of 1 KB is unused; its directory has a share too.
+        // On average, half of an article's last fragment of 1 KB is unused; its directory has a
+        // share too.
         (self.files + self.unbatch) * (MEAN_AT_START + 600) + self.directories * 8192
     }
 

@@ -1,7 +1,9 @@
-//! Random overwrites of files that fill a file system to a given share. This is hard work for a log's cleaner.
+//! Random overwrites of files that fill a file system to a given share. This is hard work for a
+//! log's cleaner.
 //!
-//! Source of the two patterns: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System",
-//! section 3.5: uniform, and hot-and-cold, where one tenth of the files gets nine writes of ten.
+//! Source of the two patterns: Rosenblum and Ousterhout, "The Design and Implementation of a
+//! Log-Structured File System", section 3.5: uniform, and hot-and-cold, where one tenth of the
+//! files gets nine writes of ten.
 
 use std::fmt;
 
@@ -31,7 +33,8 @@ pub struct Overwrite {
     pub warm: u64,
     /// The number of measured writes.
     pub writes: u64,
-    /// The percentage of writes to hot files, which are a tenth of all. With 10, all files are alike.
+    /// The percentage of writes to hot files, which are a tenth of all. With 10, all files are
+    /// alike.
     pub hot: u64,
     /// The number of writes between two pauses.
     pub burst: u64,

@@ -1,6 +1,7 @@
-//! A database's own cache of pages, as PostgreSQL's shared buffers: pages that were used longest ago leave first, changed ones are
-//! written then, and a checkpoint writes all of them. The first change of a page after a checkpoint puts the whole page into the log, so
-//! that a torn write can be repaired.
+//! A database's own cache of pages, as PostgreSQL's shared buffers: pages that were used longest
+//! ago leave first, changed ones are written then, and a checkpoint writes all of them. The first
+//! change of a page after a checkpoint puts the whole page into the log, so that a torn write can
+//! be repaired.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,8 @@ use super::files;
 /// A page: a file and the page's number in it.
 pub(super) type Page = (Ino, u64);
 
-/// The pages in memory. With a capacity of none, every page is read when it is used, and written when it is changed.
+/// The pages in memory. With a capacity of none, every page is read when it is used, and written
+/// when it is changed.
 #[derive(Default)]
 pub(super) struct Pool {
     capacity: usize,
@@ -77,7 +79,8 @@ impl Pool {
         is_dirty.then_some(page)
     }
 
-    /// Begins a checkpoint: the changed pages, in order of files and numbers, which are clean afterwards.
+    /// Begins a checkpoint: the changed pages, in order of files and numbers, which are clean
+    /// afterwards.
     pub(super) fn checkpoint(&mut self) -> Vec<Page> {
         self.logged.clear();
         let dirty = self.pages.iter_mut().filter(|(_, (_, dirty))| *dirty);
@@ -128,8 +131,9 @@ mod tests {
         (FILE, number)
     }
 
-    /// A page is read once while it stays, the one used longest ago leaves, and only if it was changed is it written. Would catch a
-    /// pool that forgets changes, or keeps more than its capacity.
+    /// A page is read once while it stays, the one used longest ago leaves, and only if it was
+    /// changed is it written. Would catch a pool that forgets changes, or keeps more than its
+    /// capacity.
     #[test]
     fn pages_leave_in_order_of_use_and_changed_ones_are_written() {
         let mut pool = Pool::new(2);

@@ -1,8 +1,8 @@
-//! PostMark, Katcher's benchmark of many short-lived small files (Network Appliance TR3022, 1997), with
-//! its own generator of random numbers.
+//! PostMark, Katcher's benchmark of many short-lived small files (Network Appliance TR3022, 1997),
+//! with its own generator of random numbers.
 //!
-//! A pool of files of random sizes is created. Then each transaction reads a random file whole or appends to
-//! one, and creates a new file or removes one. At the end the pool is removed.
+//! A pool of files of random sizes is created. Then each transaction reads a random file whole or
+//! appends to one, and creates a new file or removes one. At the end the pool is removed.
 
 use std::fmt;
 
@@ -28,8 +28,8 @@ pub struct PostMark {
     pub size_max: u64,
     /// The number of bytes that the program reads or writes at a time.
     pub block: u64,
-    /// Whether the C library gathers those bytes into calls of the file system's block size, which is
-    /// PostMark's default.
+    /// Whether the C library gathers those bytes into calls of the file system's block size, which
+    /// is PostMark's default.
     pub buffered: bool,
 }
 
@@ -152,7 +152,8 @@ impl Pool<'_> {
         self.random.random_range(0..10) < 5
     }
 
-    /// The first slot, from a random one on, that is taken; with `taken` false, the first that is free.
+    /// The first slot, from a random one on, that is taken; with `taken` false, the first that is
+    /// free.
     fn place(&mut self, taken: bool) -> Option<usize> {
         let start = self.random.random_range(0..self.slots.len());
         let (before, after) = self.slots.split_at(start);

@@ -1,9 +1,11 @@
-//! An SDET-like workload: users who each carry out a script of commands, all at once; the result is scripts an hour.
+//! An SDET-like workload: users who each carry out a script of commands, all at once; the result is
+//! scripts an hour.
 //!
-//! Public facts about SDET (spec.org, `sdet_descr.txt` and `sdet_command.txt`; "Soft Updates", 2000, section 4.3): each
-//! user has a home directory with a tree of files, and a script with the same commands as the others in another random
-//! order; the commands edit, compile, format, search, copy and list. The numbers of commands, what each does with files,
-//! and its computing are Ordo's own, in [`COMMANDS`]: the scripts of SPEC are not public.
+//! Public facts about SDET (spec.org, `sdet_descr.txt` and `sdet_command.txt`; "Soft Updates",
+//! 2000, section 4.3): each user has a home directory with a tree of files, and a script with the
+//! same commands as the others in another random order; the commands edit, compile, format, search,
+//! copy and list. The numbers of commands, what each does with files, and its computing are Ordo's
+//! own, in [`COMMANDS`]: the scripts of SPEC are not public.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -23,7 +25,8 @@ use super::{Doing, Run, WorkloadError, WorkloadStage};
 const UNIT: usize = 8192;
 /// The longest file, in bytes.
 const LONGEST: u64 = 256 << 10;
-/// The files of a home directory: a directory's name, the number of its files, their least and most bytes.
+/// The files of a home directory: a directory's name, the number of its files, their least and most
+/// bytes.
 const HOME: [(&str, usize, u64, u64); 3] =
     [("src", 12, 2 << 10, 12 << 10), ("doc", 6, 4 << 10, 16 << 10), ("bin", 4, 16 << 10, 32 << 10)];
 /// The headers that all users' compilers read, and those that one compilation reads.
@@ -69,8 +72,9 @@ enum Command {
     Shell,
 }
 
-/// The commands of a script: each with its name, its number, and the computing of one on a 300 MHz Pentium II, in
-/// microseconds. A millisecond of it is the start of a process; the rest is little, since SDET's files are short.
+/// The commands of a script: each with its name, its number, and the computing of one on a 300 MHz
+/// Pentium II, in microseconds. A millisecond of it is the start of a process; the rest is little,
+/// since SDET's files are short.
 const COMMANDS: [(Command, &str, usize, u64); 17] = [
     (Command::Edit, "edit", 15, 2000),
     (Command::Compile, "compile", 12, 15000),
@@ -251,8 +255,8 @@ impl User {
         Ok(user)
     }
 
-    /// The numbers of the commands of the user's script, in an order of its own in which nothing is removed before it was
-    /// made.
+    /// The numbers of the commands of the user's script, in an order of its own in which nothing is
+    /// removed before it was made.
     fn script(&mut self) -> Vec<usize> {
         let all = COMMANDS.iter().enumerate();
         let mut script: Vec<usize> =

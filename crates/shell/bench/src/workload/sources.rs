@@ -1,13 +1,16 @@
-//! The microbenchmarks of "Traditional versus Next-Generation Journaling File Systems" (2007), section 3.1: copies of a source tree,
-//! unpacked, looked through, read, copied and removed, by one process or by one for each copy.
+//! The microbenchmarks of "Traditional versus Next-Generation Journaling File Systems" (2007),
+//! section 3.1: copies of a source tree, unpacked, looked through, read, copied and removed, by one
+//! process or by one for each copy.
 //!
-//! The paper's tree is Linux 2.4.19. This one is generated from a seed, so that it is the same on every machine: by default 12,000
-//! files of 13 KB on average in 750 directories, about what sources of that kernel take; its counts were not compared with the
-//! kernel's. Every phase begins with cold caches.
+//! The paper's tree is Linux 2.4.19. This one is generated from a seed, so that it is the same on
+//! every machine: by default 12,000 files of 13 KB on average in 750 directories, about what
+//! sources of that kernel take; its counts were not compared with the kernel's. Every phase begins
+//! with cold caches.
 //!
-//! The paper runs each benchmark by itself, on a new file system. Its reading processes have copies in different areas of
-//! the metadata device (section 4.1), so that one process made the trees, one after another. [`Sources::only`] does that; without
-//! it the benchmarks follow each other on one file system, and each finds what the earlier ones have left and moved.
+//! The paper runs each benchmark by itself, on a new file system. Its reading processes have copies
+//! in different areas of the metadata device (section 4.1), so that one process made the trees, one
+//! after another. [`Sources::only`] does that; without it the benchmarks follow each other on one
+//! file system, and each finds what the earlier ones have left and moved.
 
 use std::cell::Cell;
 use std::fmt;
@@ -310,9 +313,9 @@ async fn unpack<F: FileSystem>(
     Ok(())
 }
 
-/// Visits everything below a directory: its entries in their order, then its subdirectories in their order, each with
-/// everything below it. That is the order in which the tree was unpacked, as find(1) and cp(1) go through a tree that
-/// tar(1) has made.
+/// Visits everything below a directory: its entries in their order, then its subdirectories in
+/// their order, each with everything below it. That is the order in which the tree was unpacked, as
+/// find(1) and cp(1) go through a tree that tar(1) has made.
 async fn visit<F: FileSystem>(
     fs: &F,
     place: Ino,

@@ -1,12 +1,14 @@
-//! A web server: clients read its files by the classes and popularities of SPECweb, as they are or in dynamic pages, and the server
-//! appends to its logs.
+//! A web server: clients read its files by the classes and popularities of SPECweb, as they are or
+//! in dynamic pages, and the server appends to its logs.
 //!
-//! Sources: the page of SPECweb96's workload on spec.org for the sizes, the classes' shares and the accesses within a class (a
-//! Poisson distribution); Ruan and Pai, "Making the 'Box' Transparent" (2004), section 2.3, for the directories of SPECweb99 (Zipf's
-//! distribution with an exponent of 1) and 3 GB; the white paper of SPECweb99 on spec.org, section 6, for the shares of dynamic
-//! requests, and its run rules, section 2.3, for their work: each reads its file; a page with a rotating advertisement reads the user's
-//! record and that of an advertisement before; a post appends a record to a log, and counts it at the head. The programs of CGI
-//! requests are left out. The results are no SPEC results.
+//! Sources: the page of SPECweb96's workload on spec.org for the sizes, the classes' shares and the
+//! accesses within a class (a Poisson distribution); Ruan and Pai, "Making the 'Box' Transparent"
+//! (2004), section 2.3, for the directories of SPECweb99 (Zipf's distribution with an exponent
+//! of 1) and 3 GB; the white paper of SPECweb99 on spec.org, section 6, for the shares of dynamic
+//! requests, and its run rules, section 2.3, for their work: each reads its file; a page with a
+//! rotating advertisement reads the user's record and that of an advertisement before; a post
+//! appends a record to a log, and counts it at the head. The programs of CGI requests are left out.
+//! The results are no SPEC results.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -39,7 +41,8 @@ const LOG_LINE: u64 = 100;
 const POST: u64 = 140;
 /// The bytes of the count at the head of the log of posts.
 const POST_COUNT: u64 = 10;
-/// The shares of requests in hundredths of a percent: dynamic pages (also by CGI), pages with an advertisement, posts.
+/// The shares of requests in hundredths of a percent: dynamic pages (also by CGI), pages with an
+/// advertisement, posts.
 const PAGES: u32 = 1245 + 15;
 const ADVERTISEMENTS: u32 = 1260;
 const POSTS: u32 = 480;
@@ -56,7 +59,8 @@ pub struct SpecwebLike {
     pub requests: u64,
     /// The number of clients that are served at once.
     pub clients: u64,
-    /// Whether there are dynamic pages. Without them there are only files and posts, which are not answered with a file.
+    /// Whether there are dynamic pages. Without them there are only files and posts, which are not
+    /// answered with a file.
     pub dynamic: bool,
 }
 

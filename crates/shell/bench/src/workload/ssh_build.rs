@@ -1,10 +1,12 @@
-//! Unpacking, configuring and building a program: journaling-versus-soft-updates-2000, section 7.3.1 and Table 4.
+//! Unpacking, configuring and building a program: journaling-versus-soft-updates-2000, section
+//! 7.3.1 and Table 4.
 //!
-//! The paper builds ssh 1.2.26. Here a model of its phases does the same operations on the file system: files are
-//! created, read and removed as by `tar`, `configure`, `make`, the compiler and the linker, as a recording of a build of OpenSSH shows
-//! them ([`acceptance`](crate::acceptance)). The computing itself is modelled as think time. The sizes of the sources are generated from the seed. The amount of computing is
-//! chosen so that FFS without order takes about as long as the paper's (1.02, 10.38 and 42.60 seconds), so only
-//! ratios between systems have a meaning.
+//! The paper builds ssh 1.2.26. Here a model of its phases does the same operations on the file
+//! system: files are created, read and removed as by `tar`, `configure`, `make`, the compiler and
+//! the linker, as a recording of a build of OpenSSH shows them ([`acceptance`](crate::acceptance)).
+//! The computing itself is modelled as think time. The sizes of the sources are generated from the
+//! seed. The amount of computing is chosen so that FFS without order takes about as long as the
+//! paper's (1.02, 10.38 and 42.60 seconds), so only ratios between systems have a meaning.
 
 use std::fmt;
 
@@ -25,8 +27,8 @@ pub struct SshBuild {
     pub includes: u64,
 }
 
-/// The directories of the sources, each with its number of files: the program, a library of large integers with
-/// its parts, and a library for compression.
+/// The directories of the sources, each with its number of files: the program, a library of large
+/// integers with its parts, and a library for compression.
 const DIRECTORIES: [(&str, u64); 9] = [
     ("ssh", 236),
     ("gmp", 44),
@@ -233,7 +235,8 @@ struct Test {
     /// Whether a program is linked, or an object made; some tests only run the preprocessor.
     is_linked: bool,
     is_object: bool,
-    /// Whether the compiler's messages are read, and whether they are filtered through another file.
+    /// Whether the compiler's messages are read, and whether they are filtered through another
+    /// file.
     has_messages: bool,
     is_filtered: bool,
     /// Whether the result is a definition.

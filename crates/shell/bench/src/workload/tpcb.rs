@@ -1,9 +1,10 @@
-//! Transactions like those of TPC-B: each changes a random account, its teller and its branch, appends to a
-//! history, and is durable when its record in a log is.
+//! Transactions like those of TPC-B: each changes a random account, its teller and its branch,
+//! appends to a history, and is durable when its record in a log is.
 //!
-//! Contents are pages that a program changes in place. The log is one file that is written around, as databases do;
-//! pages reach the disk when the file system writes them. With a pool, the database has a cache of its own, an index of the accounts
-//! whose leaf changes with each account, a log of whole pages, and a checkpoint at the end, as PostgreSQL under pgbench.
+//! Contents are pages that a program changes in place. The log is one file that is written around,
+//! as databases do; pages reach the disk when the file system writes them. With a pool, the
+//! database has a cache of its own, an index of the accounts whose leaf changes with each account,
+//! a log of whole pages, and a checkpoint at the end, as PostgreSQL under pgbench.
 
 use std::fmt;
 

@@ -1,15 +1,17 @@
-//! Transactions like those of TPC-C, as pages and a log: the five transactions change and read random pages of nine tables, and are
-//! durable when their records in a log are.
+//! Transactions like those of TPC-C, as pages and a log: the five transactions change and read
+//! random pages of nine tables, and are durable when their records in a log are.
 //!
-//! Source: TPC Benchmark C, revision 5.11: clause 1.2.1 for the rows and their lengths, 2.4 to 2.8 for what a transaction reads and
-//! changes, 2.1.6 for the random choice of customers and items, 5.2.3 for the least shares of the transactions. Left out: think
-//! times, and the tenth of a percent of orders that are rolled back for an item that does not exist. The results are no TPC
+//! Source: TPC Benchmark C, revision 5.11: clause 1.2.1 for the rows and their lengths, 2.4 to 2.8
+//! for what a transaction reads and changes, 2.1.6 for the random choice of customers and items,
+//! 5.2.3 for the least shares of the transactions. Left out: think times, and the tenth of a
+//! percent of orders that are rolled back for an item that does not exist. The results are no TPC
 //! results.
 //!
-//! Pages are changed in place through the file system, whose cache is the only one, and reach the disk when the file system
-//! writes them. With a pool, the database has a cache of its own, an index of each table but the history, whose leaf is used with every
-//! row, whole pages in its log, and a checkpoint at the end. The log is one file that is written around in whole pages. Clients whose records were appended before an fsync of the
-//! log began become durable together.
+//! Pages are changed in place through the file system, whose cache is the only one, and reach the
+//! disk when the file system writes them. With a pool, the database has a cache of its own, an
+//! index of each table but the history, whose leaf is used with every row, whole pages in its log,
+//! and a checkpoint at the end. The log is one file that is written around in whole pages. Clients
+//! whose records were appended before an fsync of the log began become durable together.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -36,7 +38,8 @@ const LOG: u64 = 64 << 20;
 const HEAD: u64 = 60;
 /// The rows for which a leaf of an index has entries.
 const ROWS_OF_LEAF: u64 = 250;
-/// Tables with a second index, by another key: customers by name, and orders by customer. A changed row has a new entry in each.
+/// Tables with a second index, by another key: customers by name, and orders by customer. A changed
+/// row has a new entry in each.
 const SECOND: [(Table, &str); 2] =
     [(Table::Customer, "customer.name"), (Table::Order, "orders.customer")];
 /// A prime that spreads neighbouring rows over the leaves of a second index.
@@ -78,8 +81,8 @@ impl Table {
         Table::Item,
     ];
 
-    /// The table's file, the length of a row in bytes, and the rows of each warehouse at the start. Items are the same
-    /// for all warehouses.
+    /// The table's file, the length of a row in bytes, and the rows of each warehouse at the start.
+    /// Items are the same for all warehouses.
     const fn shape(self) -> (&'static str, u64, u64) {
         match self {
             Table::Warehouse => ("warehouse", 89, 1),
@@ -241,7 +244,8 @@ impl TpccLike {
 struct Database<'r, F> {
     fs: &'r F,
     runtime: &'r Runtime,
-    /// The tables' files, in the order of [`Table::ALL`]; behind them those of their indices, if there is a pool.
+    /// The tables' files, in the order of [`Table::ALL`]; behind them those of their indices, if
+    /// there is a pool.
     tables: Vec<Ino>,
     log: Ino,
     warehouses: u64,
@@ -372,7 +376,8 @@ impl<F: FileSystem> Database<'_, F> {
         Ok(())
     }
 
-    /// Finds a customer of a district: by number, or in 60 percent by the last name, which three customers have on average.
+    /// Finds a customer of a district: by number, or in 60 percent by the last name, which three
+    /// customers have on average.
     async fn customer(
         &self,
         work: &mut Work,
@@ -464,8 +469,8 @@ impl<F: FileSystem> Database<'_, F> {
         Ok(())
     }
 
-    /// Appends a transaction's records to the log, in whole pages, and makes the log durable. Transactions that only read
-    /// have none.
+    /// Appends a transaction's records to the log, in whole pages, and makes the log durable.
+    /// Transactions that only read have none.
     async fn commit(&self, work: &Work) -> FsResult<()> {
         if work.records == 0 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A tree, of the host or generated from a seed: it is copied in, read and compared in every byte and
-//! attribute, and removed.
+//! A tree, of the host or generated from a seed: it is copied in, read and compared in every byte
+//! and attribute, and removed.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! Workloads beside the programs that they stand for.
 //!
-//! Fault model: a workload whose mix of operations is not that of the real program: files that are not read, names that are not removed,
-//! an fsync too few, changes that nothing shows because reads outnumber them.
+//! Fault model: a workload whose mix of operations is not that of the real program: files that are
+//! not read, names that are not removed, an fsync too few, changes that nothing shows because reads
+//! outnumber them.
 
 use ordo_bench::acceptance::{CANDIDATES, Candidate, judge};
 use ordo_bench::mix::{Counting, FileOperation, JoinedCalls, Mix};
@@ -10,8 +11,8 @@ use ordo_trace::strace::parse;
 use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::{FileSystem, FsResult, NewNode, RenameMode, SetAttr, Timestamp};
 
-/// Each workload that has a recording has its mix. The bytes agree too, but for builds: programs of today are larger, and their objects
-/// hold debugging information.
+/// Each workload that has a recording has its mix. The bytes agree too, but for builds: programs of
+/// today are larger, and their objects hold debugging information.
 #[test]
 fn workloads_have_the_mix_of_their_programs() {
     let mut with_bytes = Vec::new();
@@ -31,8 +32,8 @@ fn workloads_have_the_mix_of_their_programs() {
     }
 }
 
-/// Workloads that leave something out are refused: an fsync of the directory, the files beside an object, the headers, the database's
-/// own cache.
+/// Workloads that leave something out are refused: an fsync of the directory, the files beside an
+/// object, the headers, the database's own cache.
 #[test]
 fn a_workload_that_leaves_something_out_is_refused() {
     let wrong = [
@@ -50,8 +51,8 @@ fn a_workload_that_leaves_something_out_is_refused() {
     }
 }
 
-/// The calls of a program: a file is made, written in two calls and made durable, read back in two and once more at another place,
-/// cut, linked, renamed and removed.
+/// The calls of a program: a file is made, written in two calls and made durable, read back in two
+/// and once more at another place, cut, linked, renamed and removed.
 const CALLS: &str = r#"
 7 1.00 mkdir("/m/d", 0755) = 0 <0.1>
 7 1.01 openat(AT_FDCWD</m>, "d/a", O_RDWR|O_CREAT, 0644) = 3</m/d/a> <0.1>

@@ -1,13 +1,14 @@
 //! The reach of a power cut under load.
 //!
 //! Under soft updates, an application's change is on disk at most 45 seconds later
-//! (journaling-versus-soft-updates-2000, section 6). Other orderings may lose older contents: when a file
-//! grows, its last fragments move, and the pointer to the new place may be on disk before the contents are.
+//! (journaling-versus-soft-updates-2000, section 6). Other orderings may lose older contents: when
+//! a file grows, its last fragments move, and the pointer to the new place may be on disk before
+//! the contents are.
 //!
-//! Fault model: the power fails in the middle of a load that keeps a slow disk busy for minutes, with more
-//! dirty blocks than allowed waiting. Would catch a syncer that writes only the easy blocks, a block whose age
-//! is reset by a write of part of it, and a limit on dirty memory that is larger than the disk can write in
-//! time.
+//! Fault model: the power fails in the middle of a load that keeps a slow disk busy for minutes,
+//! with more dirty blocks than allowed waiting. Would catch a syncer that writes only the easy
+//! blocks, a block whose age is reset by a write of part of it, and a limit on dirty memory that is
+//! larger than the disk can write in time.
 
 use ordo_bench::compare::{ComparisonSetup, RecoveryTime, run};
 use ordo_block::model::Model;

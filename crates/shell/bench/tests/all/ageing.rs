@@ -34,8 +34,9 @@ fn aged(system: System, bytes: u64, options: &ChurnOptions) -> Result<Aged, AgeE
     executor.block_on(work).unwrap()
 }
 
-/// The places that a system reports for a file's blocks have the file's contents on the disk; holes have no
-/// place. Would catch an address of another block or in another unit: scores would then be meaningless.
+/// The places that a system reports for a file's blocks have the file's contents on the disk; holes
+/// have no place. Would catch an address of another block or in another unit: scores would then be
+/// meaningless.
 #[test]
 fn the_places_of_a_file_hold_its_contents() {
     for system in System::runnable() {
@@ -83,8 +84,9 @@ fn the_places_of_a_file_hold_its_contents() {
     }
 }
 
-/// Every system can be aged, stays as full as wanted, and is clean afterwards. Would catch a churn that a log, a
-/// journal or deferred frees bring to a stop, and space that is lost or counted twice.
+/// Every system can be aged, stays as full as wanted, and is clean afterwards. Would catch a churn
+/// that a log, a journal or deferred frees bring to a stop, and space that is lost or counted
+/// twice.
 #[test]
 fn every_system_ages() {
     for system in System::runnable() {
@@ -100,8 +102,8 @@ fn every_system_ages() {
     }
 }
 
-/// A nearly full FFS loses layout score after a while; the same seed gives the same score. Would catch a score
-/// that does not look at the disk, and churn that leaves no holes.
+/// A nearly full FFS loses layout score after a while; the same seed gives the same score. Would
+/// catch a score that does not look at the disk, and churn that leaves no holes.
 #[test]
 fn a_nearly_full_ffs_loses_its_layout() {
     let run = |utilisation| aged(ffs::NONE, 96 << 20, &options(utilisation, 6.0)).unwrap();
@@ -112,16 +114,18 @@ fn a_nearly_full_ffs_loses_its_layout() {
     assert!(lost(&full) > lost(&half) + 0.03, "{half:?} {full:?}");
 }
 
-/// A file system that is as full as wanted is refused in words. Would catch a churn that never ends.
+/// A file system that is as full as wanted is refused in words. Would catch a churn that never
+/// ends.
 #[test]
 fn a_file_system_that_is_already_full_is_refused() {
     let refused = aged(ffs::NONE, 96 << 20, &options(0.001, 1.0)).unwrap_err();
     assert!(matches!(refused, AgeError::NoFreeSpace { .. }), "{refused}");
 }
 
-/// A workload of the comparison on aged file systems: the ageing's requests are not counted, the workload gets
-/// the space that the ageing left, and the same seed gives the same row. Would catch an ageing that is left out,
-/// one whose requests are in the row, and files of the ageing in the way of the workload's.
+/// A workload of the comparison on aged file systems: the ageing's requests are not counted, the
+/// workload gets the space that the ageing left, and the same seed gives the same row. Would catch
+/// an ageing that is left out, one whose requests are in the row, and files of the ageing in the
+/// way of the workload's.
 #[test]
 fn a_comparison_runs_on_aged_file_systems() {
     let ageing = ChurnOptions { seed: 1, ..options(0.7, 1.0) };

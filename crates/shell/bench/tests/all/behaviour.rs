@@ -1,9 +1,11 @@
-//! The behaviour of every system on its disks, compared to the request, the nanosecond and the byte.
+//! The behaviour of every system on its disks, compared to the request, the nanosecond and the
+//! byte.
 //!
-//! Each system runs small loads on three disks with two seeds: PostMark; concurrent clients, then a check; and
-//! the recovery of what they leave without an unmount. The counts of requests, the virtual time and a digest of
-//! the disks must be those of `behaviour.txt`, one line for each case. Fault model: a change that should change
-//! nothing. Would catch one request more or less, another order of tasks, another byte.
+//! Each system runs small loads on three disks with two seeds: PostMark; concurrent clients, then a
+//! check; and the recovery of what they leave without an unmount. The counts of requests, the
+//! virtual time and a digest of the disks must be those of `behaviour.txt`, one line for each case.
+//! Fault model: a change that should change nothing. Would catch one request more or less, another
+//! order of tasks, another byte.
 //!
 //! `ORDO_BLESS=1` writes the file again, for a change that is intended.
 
@@ -116,8 +118,8 @@ async fn postmark(rig: &Rig, mounted: Mounted, seed: u64) {
     stage.mounted.unmount().await.unwrap();
 }
 
-/// Three clients work on one tree, then a check runs. Returns the disks' contents after the clients, before
-/// everything is written.
+/// Three clients work on one tree, then a check runs. Returns the disks' contents after the
+/// clients, before everything is written.
 async fn clients(rig: &Rig, mounted: Mounted, seed: u64) -> Vec<Rc<RamDisk>> {
     let fs = mounted.fs().clone();
     rig.rt.cpu().set_model(CpuModel::PENTIUM_II_300);

@@ -1,8 +1,8 @@
-//! The comparison: it must show the papers' results, name every request, and give the same row for the same
-//! seed.
+//! The comparison: it must show the papers' results, name every request, and give the same row for
+//! the same seed.
 //!
-//! Fault model: requests that are not counted or counted twice; an ordering that writes more or less than it
-//! must; a power cut whose damage a repair does not remove.
+//! Fault model: requests that are not counted or counted twice; an ordering that writes more or
+//! less than it must; a power cut whose damage a repair does not remove.
 
 use ordo_bench::compare::{ComparisonRow, ComparisonSetup, PhaseRow, run};
 use ordo_bench::published;
@@ -65,10 +65,10 @@ fn every_request_is_named_and_counted_once() {
     }
 }
 
-/// Files of 0 bytes are created and removed, which takes only processor time (Journaling versus Soft Updates,
-/// section 8.1: soft updates "somewhat poorer" than no order, asynchronous journals below half of it). Ordo's own
-/// dependencies take more of the processor than FreeBSD's did, and are charged for what they take. Would catch dependencies
-/// and log records that cost nothing.
+/// Files of 0 bytes are created and removed, which takes only processor time (Journaling versus
+/// Soft Updates, section 8.1: soft updates "somewhat poorer" than no order, asynchronous journals
+/// below half of it). Ordo's own dependencies take more of the processor than FreeBSD's did, and
+/// are charged for what they take. Would catch dependencies and log records that cost nothing.
 #[test]
 fn records_take_the_processors_time_where_nothing_else_is_done() {
     let setup = ComparisonSetup { recovery: false, ..ComparisonSetup::papers() };
@@ -80,8 +80,8 @@ fn records_take_the_processors_time_where_nothing_else_is_done() {
     assert!((0.25..0.5).contains(&journal), "1async: {journal}");
 }
 
-/// The load is so large that blocks which can be written only in part are skipped again and again. Would catch
-/// a syncer that looks at them for ever while no time passes.
+/// The load is so large that blocks which can be written only in part are skipped again and again.
+/// Would catch a syncer that looks at them for ever while no time passes.
 #[test]
 fn soft_updates_come_to_an_end_of_a_long_postmark() {
     let setup = ComparisonSetup { recovery: false, ..ComparisonSetup::papers() };
@@ -143,9 +143,10 @@ fn a_disk_with_a_volatile_cache_is_flushed_and_loses_what_was_not() {
     assert!(r.recovery.unwrap().consistent_afterwards);
 }
 
-/// Overwrites on a log that stays half full make its cleaner work: what it moved is a kind of its own, and the more so
-/// the fuller the log is. Files take as much as was asked for. Would catch a cleaner whose writes count as the user's, and
-/// counters that begin at the mount and not at the workload.
+/// Overwrites on a log that stays half full make its cleaner work: what it moved is a kind of its
+/// own, and the more so the fuller the log is. Files take as much as was asked for. Would catch a
+/// cleaner whose writes count as the user's, and counters that begin at the mount and not at the
+/// workload.
 #[test]
 fn the_cleaners_work_is_counted_apart() {
     let setup = ComparisonSetup {
@@ -163,7 +164,8 @@ fn the_cleaners_work_is_counted_apart() {
         assert!(cleaner.segments > 0 && cleaner.waited_seconds > 0.0, "{cleaner:?}");
         assert!(cleaner.moved_bytes < cleaner.read_bytes, "{cleaner:?}");
         assert_eq!(cleaner.read_bytes, cleaner.segments << 20);
-        // The blocks of a file that is cut off at a fragment are the only ones that are not moved by themselves.
+        // The blocks of a file that is cut off at a fragment are the only ones that are not moved
+        // by themselves.
         let moved = found.bytes_written_by_kind.get("cleaner");
         assert!(moved > cleaner.moved_bytes / 2, "{moved} of {cleaner:?}");
         let phase = phase(&found, "overwrite");
@@ -191,9 +193,9 @@ fn a_workload_larger_than_the_disk_is_refused_at_once() {
     assert!(error.contains("choose a larger disk (--disk)"), "{error}");
 }
 
-/// The paper's Table 1 and Table 2 on journals: asynchronous ones cost next to nothing, a synchronous one less
-/// than synchronous writes, and none needs a repair. The log gets records, not blocks. Would catch a log that
-/// is forced where no caller waits, and one that gets blocks.
+/// The paper's Table 1 and Table 2 on journals: asynchronous ones cost next to nothing, a
+/// synchronous one less than synchronous writes, and none needs a repair. The log gets records, not
+/// blocks. Would catch a log that is forced where no caller waits, and one that gets blocks.
 #[test]
 fn journals_cost_what_they_should_and_leave_nothing_to_repair() {
     let each = |s| row(s, "postmark:files=300,transactions=3000", &ComparisonSetup::papers());
@@ -209,15 +211,16 @@ fn journals_cost_what_they_should_and_leave_nothing_to_repair() {
         if r.system.contains("sync") && !r.system.contains("async") {
             assert!(r.app_seconds < 0.4 * sync.app_seconds, "{}: {}", r.system, r.app_seconds);
         } else {
-            // Everything fits into memory: records take the processor's time, and hardly any operation waits
-            // for the disk.
+            // Everything fits into memory: records take the processor's time, and hardly any
+            // operation waits for the disk.
             let times = r.app_seconds / none.app_seconds;
             assert!((1.1..1.7).contains(&times), "{}: {times}", r.system);
         }
     }
 }
 
-/// `log_disk` is the model of a journal's own device, which comes second, and of DualFS's metadata device, which comes first.
+/// `log_disk` is the model of a journal's own device, which comes second, and of DualFS's metadata
+/// device, which comes first.
 #[test]
 fn the_model_of_the_log_goes_to_the_device_that_has_it() {
     let model = Model::by_name("nvram");
@@ -238,8 +241,9 @@ fn the_model_of_the_log_goes_to_the_device_that_has_it() {
     }
 }
 
-/// A host that sends the next request when the last one is done misses the block behind it: a gap of two blocks saves nearly a
-/// turn of the disk for each write, and costs what it takes to pass over it when everything is read.
+/// A host that sends the next request when the last one is done misses the block behind it: a gap
+/// of two blocks saves nearly a turn of the disk for each write, and costs what it takes to pass
+/// over it when everything is read.
 #[test]
 fn gaps_make_writes_faster_and_reads_slower() {
     let rates = |gap| {

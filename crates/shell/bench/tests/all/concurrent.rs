@@ -1,8 +1,9 @@
 //! Many tasks work at once on one FFS, with few names, in an order that the seed shuffles.
 //!
-//! Fault model: two operations that wait for each other; one that sees half of another; a count or a block that
-//! is lost between two; an open file that disappears. The test does not know each result, only those that must
-//! never occur: damage, a deadlock, and a file system in which a check finds something.
+//! Fault model: two operations that wait for each other; one that sees half of another; a count or
+//! a block that is lost between two; an open file that disappears. The test does not know each
+//! result, only those that must never occur: damage, a deadlock, and a file system in which a check
+//! finds something.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -92,7 +93,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Opens a file, which may be removed already, and changes it while others may remove its names.
+    /// Opens a file, which may be removed already, and changes it while others may remove its
+    /// names.
     async fn on_file(&mut self, kind: u32) -> FsResult<()> {
         let file = {
             let all = &self.known.borrow().files;

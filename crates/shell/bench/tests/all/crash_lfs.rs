@@ -1,8 +1,8 @@
 //! A log that is nearly full is crashed.
 //!
-//! Fault model: the honest disks of `docs/crash-model.md`, on the shapes of `ordo crash --geometry` that mean little space or
-//! longer segments. Would catch a shape that is not full, and a segment that is written again while a state that a crash
-//! may leave needs it.
+//! Fault model: the honest disks of `docs/crash-model.md`, on the shapes of `ordo crash --geometry`
+//! that mean little space or longer segments. Would catch a shape that is not full, and a segment
+//! that is written again while a state that a crash may leave needs it.
 
 use std::rc::Rc;
 
@@ -61,7 +61,8 @@ fn a_full_log_keeps_its_promise() {
     assert!(states > 1500, "{states}");
 }
 
-/// The number of segments that the cleaner makes clean while a script runs on a new file system of a shape.
+/// The number of segments that the cleaner makes clean while a script runs on a new file system of
+/// a shape.
 fn cleaned(system: System, shape: &FsGeometry, script: &Script) -> u64 {
     let scheme = system.crashed(None, shape).unwrap();
     let executor = Executor::simulated(1);
@@ -83,9 +84,10 @@ fn cleaned(system: System, shape: &FsGeometry, script: &Script) -> u64 {
     ran.unwrap()
 }
 
-/// Files are written over until the log has gone round, in little space and in much, while crashes are explored. Would catch
-/// a cleaner that moves a block and leaves a pointer to where it was, and data that a checkpoint needs in a segment that is
-/// written again. The script has to make the cleaner work, or this would show nothing.
+/// Files are written over until the log has gone round, in little space and in much, while crashes
+/// are explored. Would catch a cleaner that moves a block and leaves a pointer to where it was, and
+/// data that a checkpoint needs in a segment that is written again. The script has to make the
+/// cleaner work, or this would show nothing.
 #[test]
 fn a_log_that_is_being_cleaned_keeps_its_promise() {
     let (mut states, mut segments) = (0, 0);
@@ -110,12 +112,14 @@ fn a_log_that_is_being_cleaned_keeps_its_promise() {
     assert!(states > 3000 && segments > 20, "{states} states, {segments} segments");
 }
 
-/// Rules that this search leaves to others: `CHAIN` to `crates/core/lfs/tests/all/crash.rs`, and those that matter in a form of their
-/// own to `crates/judge/crash/tests/all/forms.rs`; `COPIED` to `crates/core/dualfs/tests/all/salvage.rs`.
+/// Rules that this search leaves to others: `CHAIN` to `crates/core/lfs/tests/all/crash.rs`, and
+/// those that matter in a form of their own to `crates/judge/crash/tests/all/forms.rs`; `COPIED` to
+/// `crates/core/dualfs/tests/all/salvage.rs`.
 const ELSEWHERE: [&str; 5] = ["BLOCKS_FIRST", "CHAIN", "COPIED", "COPY_FIRST", "REUSE"];
 
-/// The explorer sees each rule of a log that is off, and the rule by which DualFS keeps freed data blocks until the log no longer
-/// needs them. Would catch a choice of states or scripts that misses one.
+/// The explorer sees each rule of a log that is off, and the rule by which DualFS keeps freed data
+/// blocks until the log no longer needs them. Would catch a choice of states or scripts that misses
+/// one.
 #[test]
 fn a_rule_of_a_log_that_is_off_is_missed_in_each_shape() {
     let search = Search { seed: 4, states: 4000, ..Search::default() };

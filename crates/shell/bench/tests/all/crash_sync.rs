@@ -1,15 +1,18 @@
-//! The states that a crash leaves under the ordering `sync`, and the damage that each of its rules prevents.
+//! The states that a crash leaves under the ordering `sync`, and the damage that each of its rules
+//! prevents.
 //!
-//! Fault model: the power fails between any two completed writes. The disk takes a random time for each
-//! request, so requests under way complete in any order; completed writes are durable; the syncer writes
-//! everything at once, so blocks whose order is free reach the disk as early as possible. (The last test has a
-//! volatile cache instead, which loses any subset of writes and tears them.) Three clients work at once.
+//! Fault model: the power fails between any two completed writes. The disk takes a random time for
+//! each request, so requests under way complete in any order; completed writes are durable; the
+//! syncer writes everything at once, so blocks whose order is free reach the disk as early as
+//! possible. (The last test has a volatile cache instead, which loses any subset of writes and
+//! tears them.) Three clients work at once.
 //!
-//! After every single write the independent checker looks at the disk. Under `sync` it may find leaks, high
-//! counts and everything that is not ordered at all, but never an entry for a free inode, a count that is too
-//! low, a directory that cannot be read, or a renamed file without a name. The effect of an operation is there
-//! when the operation has returned. With any one rule switched off, the checker must find such damage
-//! somewhere; otherwise the rule protects nothing, or the test cannot see it.
+//! After every single write the independent checker looks at the disk. Under `sync` it may find
+//! leaks, high counts and everything that is not ordered at all, but never an entry for a free
+//! inode, a count that is too low, a directory that cannot be read, or a renamed file without a
+//! name. The effect of an operation is there when the operation has returned. With any one rule
+//! switched off, the checker must find such damage somewhere; otherwise the rule protects nothing,
+//! or the test cannot see it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,8 +33,9 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::clients::{Client, Jitter, KEEPERS};
 
-/// The record of a run: the disk at its start, every write in order of completion, the files that must have a
-/// name, and the new names, each with the number of writes that were complete when the name was reported.
+/// The record of a run: the disk at its start, every write in order of completion, the files that
+/// must have a name, and the new names, each with the number of writes that were complete when the
+/// name was reported.
 struct Run {
     start: RamDisk,
     writes: Vec<(u64, KeptData)>,
@@ -133,8 +137,8 @@ async fn three(
     (start, keepers, reported)
 }
 
-/// Forty clients, each in a directory of its own, create files as fast as they can: more at once than a block
-/// has inodes.
+/// Forty clients, each in a directory of its own, create files as fast as they can: more at once
+/// than a block has inodes.
 async fn crowd(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder>) -> Done {
     let mut dirs = Vec::new();
     for n in 0..40 {
@@ -178,7 +182,8 @@ fn harm<'r>(
             .findings
             .iter()
             .any(|f| f.kind() == "UnreferencedDirectory" && f.ino() == finding.ino());
-        // A pointer in an indirect block may be on disk before the inode with the size that includes it.
+        // A pointer in an indirect block may be on disk before the inode with the size that
+        // includes it.
         let grew = matches!(finding, Finding::PointerBeyondEnd { growth: true, .. });
         if NOT_ORDERED.contains(&finding.kind()) || out_of_reach || grew {
             return None;
@@ -240,9 +245,10 @@ async fn has_name(rt: &Runtime, disk: &Rc<RamDisk>, name: &[u8]) -> bool {
     true
 }
 
-/// Findings that the checker calls damage, but that FFS has never ordered and a check repairs without a loss.
-/// Bitmaps may be older than the blocks that they describe (so a check must come before the next mount). A
-/// rename of a directory passes through a state in which it has both names.
+/// Findings that the checker calls damage, but that FFS has never ordered and a check repairs
+/// without a loss. Bitmaps may be older than the blocks that they describe (so a check must come
+/// before the next mount). A rename of a directory passes through a state in which it has both
+/// names.
 const NOT_ORDERED: [&str; 3] = ["BlocksNotMarked", "InodesNotMarked", "DirectoryLinkedTwice"];
 
 #[test]
@@ -253,8 +259,8 @@ fn sync_leaves_no_damage_at_any_write() {
     }
 }
 
-/// Without the rule of durability on return, only that promise is broken. Without any other rule (and without
-/// that one, whose writes would soon repair much of the damage), there is damage.
+/// Without the rule of durability on return, only that promise is broken. Without any other rule
+/// (and without that one, whose writes would soon repair much of the damage), there is damage.
 #[test]
 fn every_rule_protects_something() {
     let late = SyncRules::all() - SyncRules::DURABLE_ON_RETURN;
@@ -262,8 +268,8 @@ fn every_rule_protects_something() {
     for seed in 0..3 {
         assert_eq!(kinds(late, seed), ["reported, but not there"]);
     }
-    // Two rules have tests of their own below; the one about a group's counts has one among the crash cycles of
-    // the crash explorer too.
+    // Two rules have tests of their own below; the one about a group's counts has one among the
+    // crash cycles of the crash explorer too.
     let own = SyncRules::GROUP_BEFORE_ENTRY | SyncRules::MOVED_BEFORE_REUSE;
     for rule in (late - own).iter() {
         let broken = (0..300).any(|seed| kinds(late - rule, seed).len() > 1);
@@ -271,9 +277,9 @@ fn every_rule_protects_something() {
     }
 }
 
-/// More operations run at once than a block has inodes, on a disk of which one write in four takes long. A
-/// block that one of them fills, or that a group counts because of it, is used by another before it is on disk.
-/// The cache writes nothing by itself meanwhile.
+/// More operations run at once than a block has inodes, on a disk of which one write in four takes
+/// long. A block that one of them fills, or that a group counts because of it, is used by another
+/// before it is on disk. The cache writes nothing by itself meanwhile.
 #[test]
 fn many_operations_use_a_block_of_inodes_before_it_is_on_disk() {
     let damage = |seed, rules| {
@@ -290,8 +296,8 @@ fn many_operations_use_a_block_of_inodes_before_it_is_on_disk() {
     }
 }
 
-/// A file grows and leaves its fragments to another file, which is synced before the first one's inode is written.
-/// The inodes are in different blocks, and the cache writes nothing by itself.
+/// A file grows and leaves its fragments to another file, which is synced before the first one's
+/// inode is written. The inodes are in different blocks, and the cache writes nothing by itself.
 async fn move_over(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder>) -> Done {
     let _ = rt;
     let mut files = Vec::new();
@@ -312,8 +318,8 @@ async fn move_over(rt: &Runtime, fs: Mounted, tap: &Disk, recorder: &Rc<Recorder
     (start, Rc::default(), Vec::new())
 }
 
-/// Would catch fragments that belong to two files after a crash, of which a check without a person at hand can give
-/// them to neither.
+/// Would catch fragments that belong to two files after a crash, of which a check without a person
+/// at hand can give them to neither.
 #[test]
 fn fragments_that_a_file_has_left_are_its_own_until_its_inode_is_written() {
     let damage = |rules| {
@@ -324,9 +330,9 @@ fn fragments_that_a_file_has_left_are_its_own_until_its_inode_is_written() {
     assert_eq!(damage(SyncRules::all() - SyncRules::MOVED_BEFORE_REUSE), ["DuplicateBlock"]);
 }
 
-/// The same promise on a disk with a volatile cache: completed writes that were not flushed survive in any
-/// subset, torn at 512 bytes. Everything for which an operation waited is durable, even if the syncer wrote it.
-/// Would catch an ordering that takes completed for durable.
+/// The same promise on a disk with a volatile cache: completed writes that were not flushed survive
+/// in any subset, torn at 512 bytes. Everything for which an operation waited is durable, even if
+/// the syncer wrote it. Would catch an ordering that takes completed for durable.
 #[test]
 fn sync_holds_on_a_volatile_cache() {
     for seed in 0..3 {

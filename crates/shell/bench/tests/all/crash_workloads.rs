@@ -1,9 +1,9 @@
 //! The workloads of the comparison, crashed: PostMark, the microbenchmarks, create/delete, a tree.
 //!
-//! Fault model: the honest disks of `docs/crash-model.md`: completed is durable, and a volatile cache, torn at
-//! 512 bytes. The tests of `ordo-crash` crash random operations of clients. Here the workloads behind the
-//! figures are crashed: long runs of one kind of operation, with caches emptied in between and files read
-//! again.
+//! Fault model: the honest disks of `docs/crash-model.md`: completed is durable, and a volatile
+//! cache, torn at 512 bytes. The tests of `ordo-crash` crash random operations of clients. Here the
+//! workloads behind the figures are crashed: long runs of one kind of operation, with caches
+//! emptied in between and files read again.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,8 @@ fn crash(system: System, states: usize) -> u64 {
     judged
 }
 
-/// Would catch an ordering that is right for a few files and wrong for many, or whose background work is wrong.
+/// Would catch an ordering that is right for a few files and wrong for many, or whose background
+/// work is wrong.
 #[test]
 fn soft_updates_keep_their_promise_under_each_workload() {
     let states = crash(ffs::SOFT_UPDATES, 4000);

@@ -1,10 +1,11 @@
 //! DualFS against the reference model.
 //!
-//! Fault model: any mistake that an operation's result, a later look at the tree, a remount or a check shows: on two disks with
-//! room; where the data device runs full, or the metadata log, so that the cleaner runs all the time; on one disk with both;
-//! with caches so small that nearly every block is read and rewritten; with a copy of the metadata, by which the same must be
-//! read without the metadata device whenever a checkpoint was made. The check compares pointers, bitmaps and counts of
-//! every checkpoint that a remount finds.
+//! Fault model: any mistake that an operation's result, a later look at the tree, a remount or a
+//! check shows: on two disks with room; where the data device runs full, or the metadata log, so
+//! that the cleaner runs all the time; on one disk with both; with caches so small that nearly
+//! every block is read and rewritten; with a copy of the metadata, by which the same must be read
+//! without the metadata device whenever a checkpoint was made. The check compares pointers, bitmaps
+//! and counts of every checkpoint that a remount finds.
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
@@ -91,7 +92,8 @@ impl LogKind for Size {
     async fn judge(&self, disks: &[Device]) -> Result<LfsReport, String> {
         read(disks).await.map_err(|e| format!("read again: {e}"))?;
         if self.copy.is_some() {
-            // Everything that was checkpointed is in the copy. Files are too long, with holes, to be read whole each time.
+            // Everything that was checkpointed is in the copy. Files are too long, with holes, to
+            // be read whole each time.
             let here = all_names(&read(disks).await.map_err(|e| e.to_string())?).await?;
             let (fs, _) = salvage::read(disks).await.map_err(|e| format!("salvaged: {e}"))?;
             let there = all_names(&fs).await?;

@@ -1,15 +1,17 @@
 //! FFS on a device that fails.
 //!
-//! Fault model: any one write, or every write from some time on, fails; any one read fails; the disk is full
-//! meanwhile; the device is read-only, shorter than its file system, or of an odd size.
+//! Fault model: any one write, or every write from some time on, fails; any one read fails; the
+//! disk is full meanwhile; the device is read-only, shorter than its file system, or of an odd
+//! size.
 //!
-//! Demanded: no panic and no endless wait. After a failed write the file system is read-only, names that write
-//! in its errors, and reports nothing durable any more. A check with repair makes the image consistent, with
-//! everything that was made durable before the fault. A failed read is reported with its place and changes
-//! nothing, so the same operation succeeds once the fault is gone.
+//! Demanded: no panic and no endless wait. After a failed write the file system is read-only, names
+//! that write in its errors, and reports nothing durable any more. A check with repair makes the
+//! image consistent, with everything that was made durable before the fault. A failed read is
+//! reported with its place and changes nothing, so the same operation succeeds once the fault is
+//! gone.
 //!
-//! Would catch an error that a delayed write swallows, an fsync that looks only at its own file, a count that
-//! stays too high after an operation that gave up halfway, a lost inode or block.
+//! Would catch an error that a delayed write swallows, an fsync that looks only at its own file, a
+//! count that stays too high after an operation that gave up halfway, a lost inode or block.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -57,8 +59,8 @@ enum Step {
     Sync,
 }
 
-/// Every kind of operation, with direct, single and double indirect blocks, fragments that grow and move, and
-/// directories that grow.
+/// Every kind of operation, with direct, single and double indirect blocks, fragments that grow and
+/// move, and directories that grow.
 fn workload() -> Vec<Step> {
     use Step::*;
     vec![
@@ -124,8 +126,8 @@ async fn read_whole<F: FileSystem>(fs: &F, ino: Ino) -> FsResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Does a step. A step that creates and fills a file may fail after the creation. A second try continues from
-/// there.
+/// Does a step. A step that creates and fills a file may fail after the creation. A second try
+/// continues from there.
 async fn apply<F: FileSystem>(fs: &F, step: &Step) -> FsResult<()> {
     match step.clone() {
         Step::Dir(name) => {
@@ -259,8 +261,8 @@ fn ordering(fs: &Fs) -> &'static str {
     Layout::cache(fs.layout()).ordering().name()
 }
 
-/// Runs the workload to its end. Returns what was durable when the first write failed, or `None` if none
-/// failed.
+/// Runs the workload to its end. Returns what was durable when the first write failed, or `None` if
+/// none failed.
 async fn run_with_failing_writes(
     rt: &Runtime,
     fs: &Fs,
@@ -368,8 +370,8 @@ fn a_failed_write_makes_it_read_only_under_sync() {
     every_write_fails(SyncOrder::default);
 }
 
-/// Runs the workload with cold caches. The n-th read fails once, and its step is then repeated. Returns the
-/// dump at the end, and whether there was an n-th read.
+/// Runs the workload with cold caches. The n-th read fails once, and its step is then repeated.
+/// Returns the dump at the end, and whether there was an n-th read.
 async fn with_failing_read<P: OrderingPolicy>(
     rt: &Runtime,
     policy: P,
@@ -532,8 +534,8 @@ impl BlockDevice for Sealed {
     }
 }
 
-/// A read-only device is mounted read-only or not at all. One that was cut short is refused with both sizes.
-/// One of an odd size works up to its end.
+/// A read-only device is mounted read-only or not at all. One that was cut short is refused with
+/// both sizes. One of an odd size works up to its end.
 #[test]
 fn odd_devices() {
     simulated(1, async |rt| {

@@ -1,8 +1,8 @@
 //! FFS under each ordering, compared with the reference model.
 //!
-//! Fault model: any mistake that shows in an operation's result, in a later reading of the tree or after a
-//! remount. Disks are large, or so small that space and inodes run out all the time; caches are ample, or so
-//! small that nearly every block is read and rewritten; both byte orders are used.
+//! Fault model: any mistake that shows in an operation's result, in a later reading of the tree or
+//! after a remount. Disks are large, or so small that space and inodes run out all the time; caches
+//! are ample, or so small that nearly every block is read and rewritten; both byte orders are used.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
-//! Personalities of filebench: the operations that reach the file system are those of the file, in its proportions,
-//! from all clients; a file that cannot be carried out is refused with its place.
+//! Personalities of filebench: the operations that reach the file system are those of the file, in
+//! its proportions, from all clients; a file that cannot be carried out is refused with its place.
 //!
-//! Fault model: flowops that are left out, counted but not done, or done by one client alone; semaphores that let a
-//! client run ahead; files that a personality did not ask for.
+//! Fault model: flowops that are left out, counted but not done, or done by one client alone;
+//! semaphores that let a client run ahead; files that a personality did not ask for.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ use ordo_vfs::model::{ModelConfig, ModelFs};
 use ordo_vfs::tree::{Totals, WalkLimits, measure};
 use ordo_vfs::{Attr, FileSystem, FsResult, Ino, NewNode, Timestamp};
 
-/// The model, with each of its operations counted by name. An fsync takes a while, so that clients meet.
+/// The model, with each of its operations counted by name. An fsync takes a while, so that clients
+/// meet.
 struct Counting {
     fs: ModelFs,
     runtime: Runtime,
@@ -133,8 +134,9 @@ fn ran_file(script: &str) -> Result<Ran, String> {
     said.map_err(|text| text.replace(&format!("{}/", temp.path().display()), ""))
 }
 
-/// Each round of varmail's clients is one remove, one create, two fsyncs and two whole reads, and the file system sees
-/// as many. All sixteen work at once: the run has the fsyncs of sixteen clients in its time. A seed fixes everything.
+/// Each round of varmail's clients is one remove, one create, two fsyncs and two whole reads, and
+/// the file system sees as many. All sixteen work at once: the run has the fsyncs of sixteen
+/// clients in its time. A seed fixes everything.
 #[test]
 fn varmail_reaches_the_file_system_in_its_proportions_from_all_clients() {
     let text = "filebench:varmail,run=3";
@@ -160,8 +162,8 @@ fn varmail_reaches_the_file_system_in_its_proportions_from_all_clients() {
     assert_ne!(ran(text, 2).unwrap().phases, of.phases);
 }
 
-/// A file server keeps as many files as it began with; a web server changes nothing but its log, to which each client
-/// appends once for ten pages.
+/// A file server keeps as many files as it began with; a web server changes nothing but its log, to
+/// which each client appends once for ten pages.
 #[test]
 fn a_file_server_and_a_web_server_change_what_they_say() {
     let of = ran("filebench:fileserver,run=1,nfiles=400,nthreads=5,filesize=30000", 1).unwrap();
@@ -181,14 +183,16 @@ fn a_file_server_and_a_web_server_change_what_they_say() {
     assert_eq!(of.calls.get("unlink"), None);
 }
 
-/// The clients of a database post to its writers: one write of the log for 3200 reads, and a hundred pages of each of
-/// ten writers for 1000 reads. Would catch semaphores that nobody waits for, and posts that reach one writer alone.
+/// The clients of a database post to its writers: one write of the log for 3200 reads, and a
+/// hundred pages of each of ten writers for 1000 reads. Would catch semaphores that nobody waits
+/// for, and posts that reach one writer alone.
 #[test]
 fn the_writers_of_a_database_keep_pace_with_its_readers() {
     let of = ran("filebench:oltp,run=6,usermode=20000,nshadows=50", 1).unwrap();
     let reads = of.of("client/read");
     assert!(reads > 8000.0, "{reads} reads");
-    // Each writer begins with one round that nobody has posted for, and a client may be 2000 posts ahead.
+    // Each writer begins with one round that nobody has posted for, and a client may be 2000 posts
+    // ahead.
     let pages = of.of("pages/write") - 1000.0;
     assert!((reads - 4000.0..=reads).contains(&pages), "{pages} pages for {reads} reads");
     let logs = of.of("log/write") - 1.0;
@@ -196,8 +200,8 @@ fn the_writers_of_a_database_keep_pace_with_its_readers() {
     assert_eq!(of.run().mix[0].bytes, of.run().mix[0].operations * (256 << 10));
 }
 
-/// A file of a user's own: sizes from a table, sequential reads that begin anew, whole writes from another file's size,
-/// a rate of events, and an end by a count.
+/// A file of a user's own: sizes from a table, sequential reads that begin anew, whole writes from
+/// another file's size, a rate of events, and an end by a count.
 #[test]
 fn a_file_of_ones_own_runs_as_it_is_written() {
     let script = r#"
@@ -247,7 +251,8 @@ fn a_file_of_ones_own_runs_as_it_is_written() {
     assert!((30.0..=60.0).contains(&of.of("scan")), "{}", of.of("scan"));
 }
 
-/// A flowop that cannot be carried out is an error with its place, not a panic and not a run that does less.
+/// A flowop that cannot be carried out is an error with its place, not a panic and not a run that
+/// does less.
 #[test]
 fn a_run_that_cannot_go_on_says_which_flowop_and_where() {
     let script = |flowops: &str| {
@@ -267,9 +272,9 @@ fn a_run_that_cannot_go_on_says_which_flowop_and_where() {
     assert!(said(short).contains("moves 8192 bytes at a random place of 4096: they do not fit"));
 }
 
-/// Four clients open, remove and create the same few files all the time: a file that another client is opening is not
-/// removed under its hands, and one that is open elsewhere stays. A thread that does nothing, and one whose steps take no
-/// time, do not keep a run from its end.
+/// Four clients open, remove and create the same few files all the time: a file that another client
+/// is opening is not removed under its hands, and one that is open elsewhere stays. A thread that
+/// does nothing, and one whose steps take no time, do not keep a run from its end.
 #[test]
 fn clients_do_not_remove_files_under_each_others_hands() {
     let script = "define fileset name=a,size=1k,entries=40,dirwidth=9,prealloc=50\n\
@@ -294,8 +299,8 @@ fn clients_do_not_remove_files_under_each_others_hands() {
     assert!((1.0..1.1).contains(&of.run().seconds()), "{}", of.run().seconds());
 }
 
-/// The same personality on real systems, in virtual time: an fsync that is synchronous waits for the disk, and where
-/// all clients' fsyncs share a write of the log, more messages are stored.
+/// The same personality on real systems, in virtual time: an fsync that is synchronous waits for
+/// the disk, and where all clients' fsyncs share a write of the log, more messages are stored.
 #[test]
 fn sixteen_clients_share_the_writes_of_a_log() {
     let disk = Model::by_name("cheetah").unwrap();
@@ -313,7 +318,8 @@ fn sixteen_clients_share_the_writes_of_a_log() {
     assert!(sync > 10 && group > sync, "{sync} {group}");
 }
 
-/// A power cut in the middle of the run leaves a file system that the system's own recovery accepts.
+/// A power cut in the middle of the run leaves a file system that the system's own recovery
+/// accepts.
 #[test]
 fn the_power_is_cut_in_the_middle_of_a_personality() {
     let workload: Workload = "filebench:varmail,run=2,nfiles=100,nthreads=4".parse().unwrap();

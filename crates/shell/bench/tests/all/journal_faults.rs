@@ -1,13 +1,13 @@
 //! Journals whose log fails, is too small, or belongs to another file system.
 //!
-//! Fault model: every write of the log's device from some time on fails, but none of the file system's device;
-//! operations are larger than the log; a log belongs to another file system, was never used, or has lost its
-//! superblock.
+//! Fault model: every write of the log's device from some time on fails, but none of the file
+//! system's device; operations are larger than the log; a log belongs to another file system, was
+//! never used, or has lost its superblock.
 //!
-//! Demanded: one clear error, and no endless wait. After a failure of the log nothing is reported durable any
-//! more and nothing is changed. Everything that was durable before is there after recovery. Would catch an
-//! error of the log that only the keeper sees, a block that is written though its records are not, an operation
-//! that waits for space which it uses itself.
+//! Demanded: one clear error, and no endless wait. After a failure of the log nothing is reported
+//! durable any more and nothing is changed. Everything that was durable before is there after
+//! recovery. Would catch an error of the log that only the keeper sees, a block that is written
+//! though its records are not, an operation that waits for space which it uses itself.
 
 use std::rc::Rc;
 
@@ -110,8 +110,8 @@ fn when_the_log_fails_nothing_is_promised_any_more() {
     }
 }
 
-/// Operations whose records are larger than a small log: files of many blocks are written, cut and removed at
-/// once.
+/// Operations whose records are larger than a small log: files of many blocks are written, cut and
+/// removed at once.
 #[test]
 fn operations_larger_than_the_log_fail_or_are_split() {
     for (place, log) in [LogPlace::File, LogPlace::Same, LogPlace::Other]
@@ -164,8 +164,8 @@ fn operations_larger_than_the_log_fail_or_are_split() {
     }
 }
 
-/// A log that belongs to another file system, was never used, or was removed, and a second file system in its
-/// place: each gives one clear error, and the image is unchanged.
+/// A log that belongs to another file system, was never used, or was removed, and a second file
+/// system in its place: each gives one clear error, and the image is unchanged.
 #[test]
 fn a_log_that_is_not_its_own_is_refused() {
     let journaled = Journaled::new(LogPlace::Other, true, None);

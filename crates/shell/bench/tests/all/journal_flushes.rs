@@ -1,11 +1,12 @@
 //! An fsync under a journal costs one flush, and makes everything durable.
 //!
-//! The log's device, and the file system's, have volatile caches. A file is made, written and synced. Where both are one
-//! device, one flush must cover the log and the contents, and no write is forced besides; a log on a device of its own is
-//! forced there. Then the power fails, and both devices lose everything that was not flushed: the file must be there with its
-//! contents. Would catch a forced write of the log before the flush (twice the time of SQLite's transactions), a block of a
-//! directory that is written for an fsync although the log has it, a flush that comes before the log's last write, and a log
-//! on another device that nobody forces.
+//! The log's device, and the file system's, have volatile caches. A file is made, written and
+//! synced. Where both are one device, one flush must cover the log and the contents, and no write
+//! is forced besides; a log on a device of its own is forced there. Then the power fails, and both
+//! devices lose everything that was not flushed: the file must be there with its contents. Would
+//! catch a forced write of the log before the flush (twice the time of SQLite's transactions), a
+//! block of a directory that is written for an fsync although the log has it, a flush that comes
+//! before the log's last write, and a log on another device that nobody forces.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -74,8 +75,8 @@ async fn mounted(journaled: &Journaled, rt: &Runtime, disks: &[Device]) -> FastF
     journaled.mount(rt, disks, &options).await.unwrap().0
 }
 
-/// Makes a file of `len` bytes, as a program does that writes it in pieces. There are so few pieces that their records do not
-/// fill a cluster of the log, which would be written by itself.
+/// Makes a file of `len` bytes, as a program does that writes it in pieces. There are so few pieces
+/// that their records do not fill a cluster of the log, which would be written by itself.
 async fn write_file(fs: &FastFs, name: &[u8], len: usize, byte: u8) -> Ino {
     let file = fs.create(fs.root(), name, &NewNode::file(0o644)).await.unwrap().ino;
     let most = (len / 3).max(1000);

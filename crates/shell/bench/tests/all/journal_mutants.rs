@@ -1,9 +1,10 @@
-//! The choice of crash states: it must find each rule of the journal that is switched off, in two shapes of
-//! file systems.
+//! The choice of crash states: it must find each rule of the journal that is switched off, in two
+//! shapes of file systems.
 //!
-//! Fault model: completed is durable, and a volatile cache, torn at 512 bytes. The search finds nothing where
-//! all rules hold, and something where one does not. Would catch a workload in which no file takes a
-//! directory's blocks: without it the lack of the rules about freed blocks would have no effect.
+//! Fault model: completed is durable, and a volatile cache, torn at 512 bytes. The search finds
+//! nothing where all rules hold, and something where one does not. Would catch a workload in which
+//! no file takes a directory's blocks: without it the lack of the rules about freed blocks would
+//! have no effect.
 
 use ordo_bench::crash::{CrashSubject, CrashWork, NO_RULE, mutants};
 use ordo_crash::mutants::Search;
@@ -12,7 +13,8 @@ use ordo_systems::{System, journaled};
 
 #[test]
 fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
-    // Without the rules about freed blocks, or those about rollback, a broken promise is found after at most 8,686 states.
+    // Without the rules about freed blocks, or those about rollback, a broken promise is found
+    // after at most 8,686 states.
     let search = Search { states: 15_000, ..Search::default() };
     for name in ["4k-512", "8k-1k"] {
         let shape = FsGeometry::by_name(name).unwrap();
@@ -32,8 +34,9 @@ fn a_rule_of_the_journal_that_is_off_is_missed_in_each_shape() {
     }
 }
 
-/// Runs of each form of the journal, with logs as small as small file systems have them: no client waits for log
-/// space for ever. Would catch a keeper that goes to sleep while an operation waits for it.
+/// Runs of each form of the journal, with logs as small as small file systems have them: no client
+/// waits for log space for ever. Would catch a keeper that goes to sleep while an operation waits
+/// for it.
 #[test]
 fn no_client_waits_for_a_small_log_for_ever() {
     let search = Search::default();

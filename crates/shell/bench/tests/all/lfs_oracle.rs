@@ -1,9 +1,10 @@
 //! LFS against the reference model.
 //!
-//! Fault model: any mistake that an operation's result, a later look at the tree, a remount or a check shows: on disks
-//! with room, and on disks so small that space runs out and the cleaner runs all the time; with caches from ample to so
-//! small that nearly every block is read and rewritten. The check looks at every checkpoint that a remount finds, so a
-//! count that is wrong by a fragment is found.
+//! Fault model: any mistake that an operation's result, a later look at the tree, a remount or a
+//! check shows: on disks with room, and on disks so small that space runs out and the cleaner runs
+//! all the time; with caches from ample to so small that nearly every block is read and rewritten.
+//! The check looks at every checkpoint that a remount finds, so a count that is wrong by a fragment
+//! is found.
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;

@@ -1,9 +1,9 @@
 //! Every write of LFS has a name.
 //!
-//! Fault model: a block that the decoder cannot name, names wrongly, or takes for another file's. A log goes around with
-//! directories, small files, files with two levels of indirect blocks, long symbolic links and deletes, until the cleaner
-//! works. Then each file's blocks are where the decoder says, byte for byte, and what it counted as contents is no less than
-//! what was written.
+//! Fault model: a block that the decoder cannot name, names wrongly, or takes for another file's. A
+//! log goes around with directories, small files, files with two levels of indirect blocks, long
+//! symbolic links and deletes, until the cleaner works. Then each file's blocks are where the
+//! decoder says, byte for byte, and what it counted as contents is no less than what was written.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -159,8 +159,9 @@ fn every_write_has_a_name() {
     ran.expect("no deadlock");
 }
 
-/// Contents on a data device that is on the same disk: each block is named by its file as soon as a pointer to it is written,
-/// and a watch that begins later knows the same. Would catch a block that stays nobody's, or its last owner's.
+/// Contents on a data device that is on the same disk: each block is named by its file as soon as a
+/// pointer to it is written, and a watch that begins later knows the same. Would catch a block that
+/// stays nobody's, or its last owner's.
 #[test]
 fn blocks_of_a_data_device_have_their_files() {
     let executor = Executor::simulated(5);
@@ -220,8 +221,9 @@ fn blocks_of_a_data_device_have_their_files() {
     ran.expect("no deadlock");
 }
 
-/// Contents on a data device that has a disk of its own: its blocks are named by files and paths that only the other disk shows, and
-/// watches that begin later know the same. Would catch a data device whose blocks are nobody's.
+/// Contents on a data device that has a disk of its own: its blocks are named by files and paths
+/// that only the other disk shows, and watches that begin later know the same. Would catch a data
+/// device whose blocks are nobody's.
 #[test]
 fn blocks_of_a_data_device_on_its_own_disk_have_their_files() {
     let executor = Executor::simulated(5);

@@ -1,11 +1,13 @@
 //! A long symbolic link that an fsync of its directory made durable has its target after a crash.
 //!
-//! Files with a secret are removed, so that their blocks are free and not cleared. Then links with targets of a block of their
-//! own are made, and their directory is synced: a link cannot be synced by itself. The power fails, and the disk loses all that
-//! it had not been told to flush. A check repairs the image where the ordering needs one.
+//! Files with a secret are removed, so that their blocks are free and not cleared. Then links with
+//! targets of a block of their own are made, and their directory is synced: a link cannot be synced
+//! by itself. The power fails, and the disk loses all that it had not been told to flush. A check
+//! repairs the image where the ordering needs one.
 //!
-//! Fault model: a volatile cache that loses everything. Would catch a target that is written whenever it is due, as contents of
-//! files are: the link was empty after a crash, or read as the secret of a user who had removed it.
+//! Fault model: a volatile cache that loses everything. Would catch a target that is written
+//! whenever it is due, as contents of files are: the link was empty after a crash, or read as the
+//! secret of a user who had removed it.
 
 use std::rc::Rc;
 
@@ -34,7 +36,8 @@ async fn mounted<P: OrderingPolicy>(
     mount(rt, disk.erase(), policy, &options).await.unwrap()
 }
 
-/// Makes the links under an ordering, and returns what a crash leaves of the disk after the fsync of their directory.
+/// Makes the links under an ordering, and returns what a crash leaves of the disk after the fsync
+/// of their directory.
 async fn crashed<P: OrderingPolicy>(rt: &Runtime, made: &MkfsOptions, policy: P) -> RamDisk {
     let disk = Rc::new(VolatileCache::new(RamDisk::new(16 << 20)));
     mkfs(&disk.clone().erase(), made, 0).await.unwrap();

@@ -1,9 +1,9 @@
 //! A real block device below everything: a loop device of the host, if the test may make one.
 //!
-//! Fault model: the properties that only a device has. Its size and sector come from the kernel's calls;
-//! requests must be aligned to its sector (which may have 4,096 bytes, as on modern disks); it is opened
-//! exclusively. Would catch a size that is taken from the file's metadata (0 for a device), direct I/O in units
-//! of the wrong size, and a device that two programs change at once.
+//! Fault model: the properties that only a device has. Its size and sector come from the kernel's
+//! calls; requests must be aligned to its sector (which may have 4,096 bytes, as on modern disks);
+//! it is opened exclusively. Would catch a size that is taken from the file's metadata (0 for a
+//! device), direct I/O in units of the wrong size, and a device that two programs change at once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The workloads, the comparison and the oracle, on the systems of the registry. One program, so that the
-//! file systems are compiled into it once.
+//! The workloads, the comparison and the oracle, on the systems of the registry. One program, so
+//! that the file systems are compiled into it once.
 
 mod acceptance;
 mod age;

@@ -1,5 +1,5 @@
-//! The comparison with the reference model: it must find planted mistakes and shrink them, find none if
-//! there are none, and the model must agree with a kernel's file system.
+//! The comparison with the reference model: it must find planted mistakes and shrink them, find
+//! none if there are none, and the model must agree with a kernel's file system.
 //!
 //! Fault model: a comparison that passes whatever it is given; a model that is wrong.
 

@@ -1,7 +1,8 @@
 //! Images by other software, read and changed; and images by Ordo, read by other software.
 //!
-//! Fault model: a misunderstanding of the format that Ordo's reader and writer share, which no test of them
-//! alone can show. Judges: The Sleuth Kit, GRUB's reader, `dissect.ffs`. Writers: FreeBSD and Debian's makefs.
+//! Fault model: a misunderstanding of the format that Ordo's reader and writer share, which no test
+//! of them alone can show. Judges: The Sleuth Kit, GRUB's reader, `dissect.ffs`. Writers: FreeBSD
+//! and Debian's makefs.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -35,7 +36,8 @@ async fn read_all<F: FileSystem>(fs: &F, ino: Ino) -> Vec<u8> {
     contents
 }
 
-/// The largest file that is compared whole. Larger files are sparse, and only their ends are compared.
+/// The largest file that is compared whole. Larger files are sparse, and only their ends are
+/// compared.
 const WHOLE_MAX: u64 = 32 << 20;
 
 /// The contents of a file, or the first and last 64 KiB of one larger than `whole_max` bytes.
@@ -67,8 +69,8 @@ async fn files<F: FileSystem>(fs: &F, whole_max: u64) -> BTreeMap<String, Vec<u8
     out
 }
 
-/// The FreeBSD image has everything that its makers put there: every name, contents as The Sleuth Kit reads
-/// them, holes, and 2,297 extended attributes on one file.
+/// The FreeBSD image has everything that its makers put there: every name, contents as The Sleuth
+/// Kit reads them, holes, and 2,297 extended attributes on one file.
 #[test]
 fn freebsds_image_is_read_whole() {
     let Some(image) = real_input(FREEBSD) else { return };
@@ -187,8 +189,8 @@ async fn change_and_check<P: OrderingPolicy>(rt: &Runtime, image: &[u8], policy:
     assert!(files(&fs, WHOLE_MAX).await == before);
 }
 
-/// Under each ordering, FreeBSD's image is changed and checked, then the change is reverted and the image
-/// checked again.
+/// Under each ordering, FreeBSD's image is changed and checked, then the change is reverted and the
+/// image checked again.
 #[test]
 fn freebsds_image_is_changed_and_stays_sound() {
     let Some(image) = real_input(FREEBSD) else { return };
@@ -202,8 +204,8 @@ fn freebsds_image_is_changed_and_stays_sound() {
         .unwrap();
 }
 
-/// Debian's makefs puts its superblock elsewhere, writes no check-hashes and leaves no free space. Its images
-/// are read, extended and checked.
+/// Debian's makefs puts its superblock elsewhere, writes no check-hashes and leaves no free space.
+/// Its images are read, extended and checked.
 #[test]
 fn images_of_makefs_are_read_and_changed() {
     let temp = tempfile::tempdir().unwrap();

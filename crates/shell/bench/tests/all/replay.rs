@@ -1,8 +1,8 @@
 //! A check of an image whose log was not replayed. It replays the log in memory only, or for good.
 //!
-//! Fault model: the power fails while files are created. Would catch a read-only check that changes an image, a
-//! replay that leaves something to be found, and a log that is replayed after other software has used the
-//! image.
+//! Fault model: the power fails while files are created. Would catch a read-only check that changes
+//! an image, a replay that leaves something to be found, and a log that is replayed after other
+//! software has used the image.
 
 use std::rc::Rc;
 
@@ -63,8 +63,8 @@ fn a_look_changes_nothing_and_a_replay_leaves_nothing() {
     }
 }
 
-/// Software that ignores the log mounts the image by force, uses it, and crashes. The log is not replayed over
-/// its changes.
+/// Software that ignores the log mounts the image by force, uses it, and crashes. The log is not
+/// replayed over its changes.
 #[test]
 fn a_stale_log_is_refused() {
     let disk = Rc::new(cut(LogPlace::Same));

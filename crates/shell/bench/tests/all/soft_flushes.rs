@@ -1,13 +1,17 @@
-//! An fsync under soft updates costs as few flushes as the order of its blocks allows, and makes everything durable.
+//! An fsync under soft updates costs as few flushes as the order of its blocks allows, and makes
+//! everything durable.
 //!
-//! A program writes as SQLite does with a rollback journal: it makes a file, writes and syncs it, syncs the directory, overwrites
-//! the file's first bytes and syncs them, overwrites another file and syncs that, changes its permissions and syncs again,
-//! and removes the first one; again and again, so that a removed file's inode waits to be cleared in the block of those that are synced. The disk has a volatile cache.
-//! A new file takes three flushes: after its contents and its bits in the bitmap, after its inode, and after its name. An
-//! overwritten one takes one flush, and a directory whose new name is on disk already none. Then the power fails, and all that was
-//! not flushed is lost: both files must be there with their contents. Would catch an inode's block that is written and flushed
-//! for the sake of other inodes in it (one flush more in each transaction), and an inode that is taken for written
-//! although its latest change is not, also where the change came while an image of its block was on the way to the disk.
+//! A program writes as SQLite does with a rollback journal: it makes a file, writes and syncs it,
+//! syncs the directory, overwrites the file's first bytes and syncs them, overwrites another file
+//! and syncs that, changes its permissions and syncs again, and removes the first one; again and
+//! again, so that a removed file's inode waits to be cleared in the block of those that are synced.
+//! The disk has a volatile cache. A new file takes three flushes: after its contents and its bits
+//! in the bitmap, after its inode, and after its name. An overwritten one takes one flush, and a
+//! directory whose new name is on disk already none. Then the power fails, and all that was not
+//! flushed is lost: both files must be there with their contents. Would catch an inode's block that
+//! is written and flushed for the sake of other inodes in it (one flush more in each transaction),
+//! and an inode that is taken for written although its latest change is not, also where the change
+//! came while an image of its block was on the way to the disk.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -122,8 +126,9 @@ fn an_fsync_under_soft_updates_has_a_flush_for_each_step_and_keeps_its_promise()
     }
 }
 
-/// An inode is changed while a write of its block is under way for another one's sake, and is synced after that write: the block
-/// must be written again. Would catch a block that counts as written as it is when the write ends.
+/// An inode is changed while a write of its block is under way for another one's sake, and is
+/// synced after that write: the block must be written again. Would catch a block that counts as
+/// written as it is when the write ends.
 #[test]
 fn a_change_during_a_write_of_its_block_is_written_by_an_fsync() {
     let executor = Executor::simulated(1);

@@ -1,7 +1,9 @@
-//! Predictions by playback of calls, beside the same change really made in Ordo's journal, in virtual time.
+//! Predictions by playback of calls, beside the same change really made in Ordo's journal, in
+//! virtual time.
 //!
-//! Prediction and truth share the disk model. They do not share the journal: the truth's is `ordo_ordering::journal`, and
-//! the prediction's is `ordo_stp::calls::engine`, which knows the file system from its trace alone.
+//! Prediction and truth share the disk model. They do not share the journal: the truth's is
+//! `ordo_ordering::journal`, and the prediction's is `ordo_stp::calls::engine`, which knows the
+//! file system from its trace alone.
 
 use ordo_bench::whatif::{JournalSetup, LogAt, RecordedRun, SyncClients, TaskKind, record};
 use ordo_block::model::Model;
@@ -75,9 +77,9 @@ fn unchanged(run: &RecordedRun) -> f64 {
     unchanged.error
 }
 
-/// Unchanged playback is within 2 % on each disk, for one client and five; predictions have a mean error of 10 % or less and
-/// none of more than 15 %. Would catch a policy that is read wrongly from the trace, and a change that is not the one
-/// that the journal makes.
+/// Unchanged playback is within 2 % on each disk, for one client and five; predictions have a mean
+/// error of 10 % or less and none of more than 15 %. Would catch a policy that is read wrongly from
+/// the trace, and a change that is not the one that the journal makes.
 #[test]
 fn changes_are_predicted_as_the_journal_makes_them() {
     let mut errors = Vec::new();

@@ -1,5 +1,5 @@
-//! The workloads: their operations, their dependence on the seed only, and their detection of a file system
-//! with wrong contents.
+//! The workloads: their operations, their dependence on the seed only, and their detection of a
+//! file system with wrong contents.
 
 use std::fs;
 
@@ -49,8 +49,8 @@ fn run(text: &str, seed: u64) -> (Vec<Phase>, u32) {
     (phases, dropped)
 }
 
-/// Runs a workload. Returns its phases, the number of times that it emptied the caches, and the counts of its
-/// files.
+/// Runs a workload. Returns its phases, the number of times that it emptied the caches, and the
+/// counts of its files.
 fn run_and_keep(text: &str, seed: u64) -> (Vec<Phase>, u32, Totals) {
     let workload: Workload = text.parse().unwrap();
     let executor = Executor::simulated(seed);
@@ -106,16 +106,16 @@ fn postmark_without_buffering_writes_its_own_small_blocks() {
     assert!(plain > 1.5 * buffered, "{plain} and {buffered}");
 }
 
-/// After a build, sources, objects, libraries and programs exist, but no test program of `configure`. After a
-/// news server, the articles exist that arrived and were not removed. Would catch phases that do less than they
-/// say.
+/// After a build, sources, objects, libraries and programs exist, but no test program of
+/// `configure`. After a news server, the articles exist that arrived and were not removed. Would
+/// catch phases that do less than they say.
 #[test]
 fn a_build_and_a_news_server_leave_the_expected_files() {
     let (phases, _, left) = run_and_keep("ssh-build", 1);
     let names: Vec<_> = phases.iter().map(|p| (p.name.as_str(), p.operations)).collect();
     assert_eq!(names, [("unpack", 626), ("config", 120), ("build", 268)]);
-    // There are 9 directories, 626 sources, config.log and 14 files of configure, 260 objects, 8 libraries and
-    // programs.
+    // There are 9 directories, 626 sources, config.log and 14 files of configure, 260 objects, 8
+    // libraries and programs.
     assert_eq!(left.entries, 9 + 626 + 15 + 268);
     let seconds: f64 = phases.iter().map(Phase::seconds).sum();
     let (same, ..) = run_and_keep("ssh-build:compute=no", 1);
@@ -133,8 +133,8 @@ fn a_build_and_a_news_server_leave_the_expected_files() {
     assert_eq!(run_and_keep(text, 1).0, phases);
 }
 
-/// Transactions change pages and leave their tables, as long as they were: the history has a line for each one. Would
-/// catch a log that grows, and a history that is written over.
+/// Transactions change pages and leave their tables, as long as they were: the history has a line
+/// for each one. Would catch a log that grows, and a history that is written over.
 #[test]
 fn transactions_leave_their_tables() {
     let text = "tpcb:accounts=64k,warm=5,transactions=7,commit=2";
@@ -146,8 +146,9 @@ fn transactions_leave_their_tables() {
     assert_eq!(run_and_keep(text, 1).0, phases);
 }
 
-/// Each benchmark of the sources by itself does as many steps, on as many bytes, as in the row of all of them, with cold
-/// caches before it if it has trees to find. Would catch a benchmark without its trees, or with the other kind of them.
+/// Each benchmark of the sources by itself does as many steps, on as many bytes, as in the row of
+/// all of them, with cold caches before it if it has trees to find. Would catch a benchmark without
+/// its trees, or with the other kind of them.
 #[test]
 fn a_benchmark_by_itself_finds_its_trees() {
     let base = "sources:processes=2,copies=2,files=40";
@@ -163,9 +164,10 @@ fn a_benchmark_by_itself_finds_its_trees() {
     }
 }
 
-/// Each user's script has every command as often as its definition says, in an order of its own, and the users' computing
-/// shares one processor: scripts of twice as many users take twice as long where nothing waits for a disk. Would catch
-/// commands that are left out, scripts one after another on a processor of their own, and files that are not removed.
+/// Each user's script has every command as often as its definition says, in an order of its own,
+/// and the users' computing shares one processor: scripts of twice as many users take twice as long
+/// where nothing waits for a disk. Would catch commands that are left out, scripts one after
+/// another on a processor of their own, and files that are not removed.
 #[test]
 fn every_user_carries_out_the_whole_script() {
     let (phases, _, left) = run_and_keep("sdet-like:users=3", 1);
@@ -192,8 +194,9 @@ fn every_user_carries_out_the_whole_script() {
     let mix: Vec<_> = scripts.mix.iter().map(|e| (e.name.as_str(), e.operations)).collect();
     assert_eq!(mix, counts.map(|(name, count)| (name, 3 * count)));
     assert_eq!(scripts.operations, 3 * 158);
-    // What is left of a home: itself and three directories, its 22 files, objects of up to 12 sources, a program, a formatted
-    // text and an archive, and 12 + 8 - 14 copied or touched files. Beside them are headers and two directories.
+    // What is left of a home: itself and three directories, its 22 files, objects of up to 12
+    // sources, a program, a formatted text and an archive, and 12 + 8 - 14 copied or touched files.
+    // Beside them are headers and two directories.
     let of_a_home = 4 + 22 + 3 + 6;
     let objects = left.entries - (3 * of_a_home + 10 + 2);
     assert!((3..=3 * 12).contains(&objects), "{objects} objects");
@@ -208,9 +211,10 @@ fn every_user_carries_out_the_whole_script() {
     assert_eq!(run_and_keep("sdet-like:users=3", 1).0, phases);
 }
 
-/// A mail server gets its messages at their rate, each is accepted once and then delivered or passed on in the given shares,
-/// the queue is empty at the end, and the mailboxes have what was delivered and not read. Would catch messages that are lost
-/// or delivered twice, and lock files that stay.
+/// A mail server gets its messages at their rate, each is accepted once and then delivered or
+/// passed on in the given shares, the queue is empty at the end, and the mailboxes have what was
+/// delivered and not read. Would catch messages that are lost or delivered twice, and lock files
+/// that stay.
 #[test]
 fn a_mail_server_delivers_every_message_once() {
     let text = "mail-server:minutes=30,messages=120,users=20";
@@ -226,8 +230,8 @@ fn a_mail_server_delivers_every_message_once() {
     assert!((0.17..0.23).contains(&read), "{read}");
     let mean = of("accept").bytes as f64 / accepted as f64 - 700.0;
     assert!((3900.0..4500.0).contains(&mean), "messages of {mean} bytes");
-    // Two directories, two logs and twenty mailboxes are left; two lines for each message in sendmail's log, and one for
-    // each delivery in procmail's.
+    // Two directories, two logs and twenty mailboxes are left; two lines for each message in
+    // sendmail's log, and one for each delivery in procmail's.
     assert_eq!(left.entries, 2 + 2 + 20);
     let in_boxes = left.bytes - 2 * 180 * accepted - 180 * of("deliver").operations;
     assert_eq!(in_boxes, of("deliver").bytes - of("read").bytes);
@@ -235,9 +239,10 @@ fn a_mail_server_delivers_every_message_once() {
     assert_eq!(run_and_keep(text, 1).0, phases);
 }
 
-/// A build reads every source for its dependencies, compiles three of ten of the others than headers, and joins the objects of each
-/// directory and then all. With four processes the computing, which shares one processor, takes as long. Would catch objects of
-/// sources that are not compiled, and directories that are left out.
+/// A build reads every source for its dependencies, compiles three of ten of the others than
+/// headers, and joins the objects of each directory and then all. With four processes the
+/// computing, which shares one processor, takes as long. Would catch objects of sources that are
+/// not compiled, and directories that are left out.
 #[test]
 fn a_kernel_is_built_from_all_its_objects() {
     let (phases, dropped, left) = run_and_keep("kernel-build:files=400", 1);
@@ -246,7 +251,8 @@ fn a_kernel_is_built_from_all_its_objects() {
     assert_eq!((dropped, phases[1].operations, phases[4].operations), (1, 400, 1));
     let compiled = phases[2].operations;
     assert!((80..=100).contains(&compiled), "{compiled} of 300 sources");
-    // 25 directories and the top; a list in each, an object for each source, one more for each directory with any.
+    // 25 directories and the top; a list in each, an object for each source, one more for each
+    // directory with any.
     let directories = 25;
     assert_eq!(phases[1].files_made, directories);
     let joined = phases[3].operations;
@@ -261,9 +267,9 @@ fn a_kernel_is_built_from_all_its_objects() {
     assert_eq!(run_and_keep("kernel-build:files=400", 1).0, phases);
 }
 
-/// A web server reads the files of each class in their shares, and each request has one line in the log of accesses, each
-/// post one in that of posts. Would catch shares that are mixed up, files that are read in part, and lines that are written
-/// over.
+/// A web server reads the files of each class in their shares, and each request has one line in the
+/// log of accesses, each post one in that of posts. Would catch shares that are mixed up, files
+/// that are read in part, and lines that are written over.
 #[test]
 fn a_web_server_reads_its_classes_in_their_shares() {
     let text = "specweb-like:directories=20,requests=20000,clients=16,dynamic=no";
@@ -278,7 +284,8 @@ fn a_web_server_reads_its_classes_in_their_shares() {
     for (class, wanted, within) in [(0, 35.0, 1.5), (1, 50.0, 1.5), (2, 14.0, 1.0), (3, 1.0, 0.3)] {
         assert!((share(class) - wanted).abs() < within, "{}: {}", class, share(class));
     }
-    // Within a class the files have five times the smallest one's bytes on average, by a Poisson distribution cut at 9.
+    // Within a class the files have five times the smallest one's bytes on average, by a Poisson
+    // distribution cut at 9.
     for (class, least) in [(0, 102.0), (1, 1024.0), (2, 10_240.0)] {
         let mean = requests.mix[class].bytes as f64 / requests.mix[class].operations as f64;
         assert!((4.7..5.1).contains(&(mean / least)), "{class}: {mean} bytes");
@@ -289,8 +296,9 @@ fn a_web_server_reads_its_classes_in_their_shares() {
     assert_eq!(run_and_keep(text, 1).0, phases);
 }
 
-/// Dynamic requests come in SPECweb99's shares, each reads a file besides the records of an advertisement, and a post is logged and
-/// counted. Would catch dynamic pages that read nothing, and posts that write over the count or each other.
+/// Dynamic requests come in SPECweb99's shares, each reads a file besides the records of an
+/// advertisement, and a post is logged and counted. Would catch dynamic pages that read nothing,
+/// and posts that write over the count or each other.
 #[test]
 fn dynamic_pages_read_their_files_and_records() {
     let text = "specweb-like:directories=20,requests=20000,clients=16";
@@ -310,8 +318,9 @@ fn dynamic_pages_read_their_files_and_records() {
     assert_eq!(left.bytes - site, 20_000 * 100 + 10 + mix[6].operations * 140);
 }
 
-/// The transactions come in their shares, and the tables grow by the rows that they add: an order, its lines, a payment's
-/// history. Would catch rows that are written over, a log that grows, and shares that are mixed up.
+/// The transactions come in their shares, and the tables grow by the rows that they add: an order,
+/// its lines, a payment's history. Would catch rows that are written over, a log that grows, and
+/// shares that are mixed up.
 #[test]
 fn transactions_like_those_of_tpcc_grow_their_tables() {
     let text = "tpcc-like:warehouses=1,transactions=3000,clients=8";
@@ -328,7 +337,8 @@ fn transactions_like_those_of_tpcc_grow_their_tables() {
         within(kind, 80, 160);
     }
     let grown = left.bytes - phases[0].bytes;
-    // Ten lines of 54 bytes and an order of 24 for each new order, 46 bytes for each payment; in whole pages.
+    // Ten lines of 54 bytes and an order of 24 for each new order, 46 bytes for each payment; in
+    // whole pages.
     let rows = of("new-order") * (540 + 24) + of("payment") * 46;
     assert!((rows * 9 / 10..rows * 11 / 10 + 4 * 8192).contains(&grown), "{grown}, {rows}");
     assert_eq!(run_and_keep(text, 1).0, phases);
@@ -369,9 +379,10 @@ fn a_tree_that_changes_under_the_run_is_noticed() {
     assert!(first.starts_with("/f: "), "{first}");
 }
 
-/// Calls of a shell and the programs that it ran: a directory, a file, one that a subshell writes after `cat`, a copy, a rename, a link,
-/// what `cat` joins, a removal of all but that. Each is done again, in the order in which one waited for another, whichever
-/// system carries them out, and the same files are left. Would catch calls that mean another file than they did, and processes that
+/// Calls of a shell and the programs that it ran: a directory, a file, one that a subshell writes
+/// after `cat`, a copy, a rename, a link, what `cat` joins, a removal of all but that. Each is done
+/// again, in the order in which one waited for another, whichever system carries them out, and the
+/// same files are left. Would catch calls that mean another file than they did, and processes that
 /// begin too early.
 #[test]
 fn recorded_calls_are_carried_out_again() {

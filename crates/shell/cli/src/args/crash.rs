@@ -74,7 +74,8 @@ pub enum CrashWorkload {
     Reuse(Rounds),
     /// Clients that write over few files, so that a log's cleaner has to work.
     Overwrites(Rounds),
-    /// Clients that replace batches of symbolic links, so that a metadata log has to use its segments again.
+    /// Clients that replace batches of symbolic links, so that a metadata log has to use its
+    /// segments again.
     Links(Rounds),
     /// A small database. Its seed is that of the run.
     Database(Database),
@@ -298,10 +299,11 @@ pub struct Crash {
     /// A command other than exploring.
     #[command(subcommand)]
     pub command: Option<CrashCommand>,
-    /// Systems, separated by commas [default: all of Ordo's]. File systems of the kernel, as root: ext2, ext3,
-    /// ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program: these with any mount options, as in
-    /// ext4:data=journal,nobarrier; Ordo's own then need FUSE, and no root. More devices are options too:
-    /// ext4:external-journal[=SIZE] (ext3 too), xfs:external-log[=SIZE], btrfs:devices=N.
+    /// Systems, separated by commas [default: all of Ordo's]. File systems of the kernel, as root:
+    /// ext2, ext3, ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program: these with any
+    /// mount options, as in ext4:data=journal,nobarrier; Ordo's own then need FUSE, and no root.
+    /// More devices are options too: ext4:external-journal[=SIZE] (ext3 too),
+    /// xfs:external-log[=SIZE], btrfs:devices=N.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
     /// Hold all systems to the promise of this one, not to their own.
@@ -311,13 +313,15 @@ pub struct Crash {
     #[arg(long, short, value_name = "LIST", value_delimiter = ',', default_value = "volatile",
         value_parser = disk_model)]
     pub model: Vec<DiskModel>,
-    /// The workload. random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
-    /// random operations; names= adds and removes names of all lengths, files=far uses indirect blocks, open= removes files
-    /// that are open, append= grows files at their ends.
+    /// The workload.
+    /// random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
+    /// random operations; names= adds and removes names of all lengths, files=far uses indirect
+    /// blocks, open= removes files that are open, append= grows files at their ends.
     /// reuse[:clients=N,rounds=N]: files take the blocks of directories that were just removed.
     /// overwrites[:clients=N,rounds=N]: few files are written over until a log's cleaner works.
-    /// links[:clients=N,rounds=N]: symbolic links with long targets, blocks of metadata, are replaced in batches.
-    /// database[:transactions=N,pages=N,pause=MS]: a small database. Or a workload of `ordo compare`.
+    /// links[:clients=N,rounds=N]: symbolic links with long targets, blocks of metadata, are
+    /// replaced in batches. database[:transactions=N,pages=N,pause=MS]: a small database. Or a
+    /// workload of `ordo compare`.
     #[arg(conflicts_with = "command", long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]
     pub workload: CrashWorkload,
@@ -327,8 +331,8 @@ pub struct Crash {
     /// Number of runs.
     #[arg(conflicts_with = "command", long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
-    /// Crash cycles of each run. Each cycle after the first begins on the disks that a crash of the previous
-    /// one has left.
+    /// Crash cycles of each run. Each cycle after the first begins on the disks that a crash of the
+    /// previous one has left.
     #[arg(conflicts_with = "command", long, alias = "lives", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub cycles: u32,
     /// The most states of each run, over all its cycles [default: 5000; for a program 1000].
@@ -351,22 +355,26 @@ pub struct Crash {
     /// Crash during recovery in one of this many states; 0 means in none.
     #[arg(long = "recovery-every", default_value_t = 200, value_name = "N")]
     pub recovery_every: usize,
-    /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the run's time.
+    /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the
+    /// run's time.
     #[arg(conflicts_with = "command", long = "real-ages")]
     pub real_ages: bool,
-    /// Cache of this many blocks: with 12, nearly everything is evicted and read again, and operations wait for the disk
-    /// between two changes that belong together. A cluster has a quarter as many blocks.
+    /// Cache of this many blocks: with 12, nearly everything is evicted and read again, and
+    /// operations wait for the disk between two changes that belong together. A cluster has a
+    /// quarter as many blocks.
     #[arg(conflicts_with = "command", long = "cache-blocks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub cache_blocks: Option<u32>,
-    /// Write only the changed part of a block of a file, in units of this many bytes, as a mount does (4096).
+    /// Write only the changed part of a block of a file, in units of this many bytes, as a mount
+    /// does (4096).
     #[arg(conflicts_with = "command", long = "write-unit", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(512..=65_536))]
     pub write_unit: Option<u32>,
     /// Judge only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<StateRule>,
-    /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free space,
-    /// groups. With ufs1- before its name a shape is UFS1; ufs1 is all of these. An LFS has 100 segments of 8 blocks. In its -full shape, other files leave only as much space as
-    /// an FFS of that shape has; in its -groups shape, a segment has as many blocks as a group.
+    /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free
+    /// space, groups. With ufs1- before its name a shape is UFS1; ufs1 is all of these. An LFS has
+    /// 100 segments of 8 blocks. In its -full shape, other files leave only as much space as an FFS
+    /// of that shape has; in its -groups shape, a segment has as many blocks as a group.
     #[arg(conflicts_with = "command", long, value_name = "LIST", value_parser = geometries)]
     pub geometry: Option<Geometries>,
     /// Another block size.
@@ -378,18 +386,19 @@ pub struct Crash {
     /// Size of the file system [default: that of the geometry; 1m for 4k-512].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Threads [default: one for each processor; for a program 16, which mostly wait for the kernel].
+    /// Threads [default: one for each processor; for a program 16, which mostly wait for the
+    /// kernel].
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     pub threads: usize,
     /// Do only this part of the runs: 2/4 is the second of four.
     #[arg(long, default_value = "1/1", value_name = "I/N", value_parser = shard)]
     pub shard: (u64, u64),
-    /// Continue with the results in the file given by -o. For a program also with the recording and the states of a
-    /// search that was stopped, which are beside it (FILE.search).
+    /// Continue with the results in the file given by -o. For a program also with the recording and
+    /// the states of a search that was stopped, which are beside it (FILE.search).
     #[arg(long, requires = "output")]
     pub resume: bool,
-    /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json in $XDG_STATE_HOME/ordo or
-    /// ~/.local/state/ordo, where no file is replaced].
+    /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json in
+    /// $XDG_STATE_HOME/ordo or ~/.local/state/ordo, where no file is replaced].
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Do not shrink failures.
@@ -436,7 +445,8 @@ impl Crash {
         self.program_systems().iter().map(|name| crashed(name)).collect()
     }
 
-    /// The systems on which a program is run: names with any options. A list of options has commas itself.
+    /// The systems on which a program is run: names with any options. A list of options has commas
+    /// itself.
     pub fn program_systems(&self) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         for word in &self.fs {
@@ -471,7 +481,8 @@ impl Crash {
 /// The commands under `ordo crash`.
 #[derive(Debug, Subcommand)]
 pub enum CrashCommand {
-    /// Repeat a saved failure. That of a program has a shell command, its check, which is shown and asked for.
+    /// Repeat a saved failure. That of a program has a shell command, its check, which is shown and
+    /// asked for.
     Replay {
         /// The file of the failure.
         file: PathBuf,
@@ -497,11 +508,13 @@ Example:
     Image {
         /// The file of the failure.
         file: PathBuf,
-        /// The image of the first disk. If there are more, their names have .1, .2 and so on after it.
+        /// The image of the first disk. If there are more, their names have .1, .2 and so on after
+        /// it.
         #[arg(long, short, value_name = "IMAGE")]
         output: PathBuf,
     },
-    /// Switch off each rule of an ordering, in each geometry, and count the states until a promise is broken.
+    /// Switch off each rule of an ordering, in each geometry, and count the states until a promise
+    /// is broken.
     Mutants {
         /// Systems, separated by commas.
         #[arg(long, short, value_name = "LIST", value_delimiter = ',',
@@ -537,7 +550,8 @@ Example:
     Task(TaskArgs),
     /// Merge the results of all shards, or of all tasks.
     Merge {
-        /// Results of shards or of tasks, or folders with them. Missing and duplicate results are named.
+        /// Results of shards or of tasks, or folders with them. Missing and duplicate results are
+        /// named.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Print the results as JSON.
@@ -565,8 +579,8 @@ Examples:
 pub struct TaskArgs {
     /// The line of the task [default: the standard input].
     pub line: Option<String>,
-    /// Write the result to a file in this folder, named by its contents, and print the file's path. Do nothing
-    /// if the result exists.
+    /// Write the result to a file in this folder, named by its contents, and print the file's path.
+    /// Do nothing if the result exists.
     #[arg(long, value_name = "DIRECTORY")]
     pub into: Option<PathBuf>,
     /// Threads.

@@ -33,7 +33,8 @@ use crate::text::put;
 
 Profiles: agrawal, douceur, meyer, server, or a file in TOML (docs/ageing.md).")]
 pub struct Age {
-    /// The image of a file system, which is not mounted, or a directory [default: systems in memory].
+    /// The image of a file system, which is not mounted, or a directory [default: systems in
+    /// memory].
     #[arg(value_name = "IMAGE|DIR")]
     pub target: Option<PathBuf>,
     /// Systems to be aged in memory, separated by commas [default: all].
@@ -52,7 +53,8 @@ pub struct Age {
     /// The number of times that the whole space is written.
     #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = ChurnOptions::overwrites)]
     pub overwrites: f64,
-    /// Leave files' blocks in an image without space of the host: their contents are zeros, and become holes.
+    /// Leave files' blocks in an image without space of the host: their contents are zeros, and
+    /// become holes.
     #[arg(long, requires = "target")]
     pub holes: bool,
     /// Seed of all random choices. The same seed gives the same output.

@@ -31,15 +31,17 @@ use crate::text::put;
 /// A trace, and the state of the device at its start.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Input {
-    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, files of blktrace, or an I/O log of fio. For ordo
-    /// analyze and ordo whatif also a folder with the parts of one recording, or all of these parts.
+    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, files of blktrace,
+    /// or an I/O log of fio. For ordo analyze and ordo whatif also a folder with the parts of one
+    /// recording, or all of these parts.
     #[arg(required = true)]
     trace: Vec<PathBuf>,
-    /// The image or device as it was before the trace. The file system is recognised from it. A directory of
-    /// ordo trace contains it.
+    /// The image or device as it was before the trace. The file system is recognised from it. A
+    /// directory of ordo trace contains it.
     #[arg(long, short, value_name = "IMAGE")]
     start: Option<PathBuf>,
-    /// The partition, if the trace is that of a disk with several: a number, or a name as 'p2' or 'rest'.
+    /// The partition, if the trace is that of a disk with several: a number, or a name as 'p2' or
+    /// 'rest'.
     #[arg(long, value_name = "NUMBER", conflicts_with = "offset")]
     partition: Option<String>,
     /// The file system begins at this byte of the disk, where no partition table leads to it.
@@ -76,8 +78,8 @@ impl Input {
         Ok(Some(Counted { analysis, files: files::read(dir)?, waited }))
     }
 
-    /// The page of a trace whose contents were not kept, by the names that its blocks got when they passed; `None` for any
-    /// other trace. Without contents they cannot be named again.
+    /// The page of a trace whose contents were not kept, by the names that its blocks got when they
+    /// passed; `None` for any other trace. Without contents they cannot be named again.
     fn page_of_names(&self) -> Result<Option<String>> {
         let Some(counted) = self.counted()? else { return Ok(None) };
         let dir = &self.trace[0];
@@ -97,8 +99,8 @@ impl Input {
         Input { trace: vec![path.into()], start: None, partition: None, offset: None }
     }
 
-    /// The tables of Ordo's own trace, or of all parts of a recording, with the directory, if the arguments allow it and blocks
-    /// are named.
+    /// The tables of Ordo's own trace, or of all parts of a recording, with the directory, if the
+    /// arguments allow it and blocks are named.
     pub(super) fn tables(&self) -> Result<Option<(PathBuf, WholeTables)>> {
         let this = self.resolved()?;
         let ([dir], None) = (&this.trace[..], &this.start) else { return Ok(None) };
@@ -128,13 +130,15 @@ impl Input {
         }
     }
 
-    /// The traces of a disk's volumes in a directory, each with its name; none if the argument is no such directory.
+    /// The traces of a disk's volumes in a directory, each with its name; none if the argument is
+    /// no such directory.
     fn stored_volumes(&self) -> Vec<(String, PathBuf)> {
         let ([dir], None) = (&self.trace[..], &self.start) else { return Vec::new() };
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         let named = entries.map(|e| (e.file_name().to_string_lossy().into_owned(), e.path()));
         let mut all: Vec<_> = named.collect();
-        // Parts of a recording have names of their own, and nothing else is among the traces of a disk.
+        // Parts of a recording have names of their own, and nothing else is among the traces of a
+        // disk.
         if all.iter().any(|(name, path)| name.contains('=') || !is_trace(path)) {
             return Vec::new();
         }
@@ -142,8 +146,8 @@ impl Input {
         all
     }
 
-    /// The one trace that is asked for: a stored volume, if the argument is a directory of volumes, or the folder of a
-    /// recording, if the arguments are all of its parts.
+    /// The one trace that is asked for: a stored volume, if the argument is a directory of volumes,
+    /// or the folder of a recording, if the arguments are all of its parts.
     fn resolved(&self) -> Result<Input> {
         if self.trace.len() > 1 && self.trace.iter().any(|path| path.is_dir()) {
             return Ok(Input { trace: vec![parts::folder_of(&self.trace)?], ..self.clone() });
@@ -239,12 +243,13 @@ pub struct Analyze {
     /// Write an HTML page with plots, which needs no network.
     #[arg(long, conflicts_with_all = ["json", "expect"])]
     html: bool,
-    /// Report only broken expectations, each with its requests, and exit with 1 if there are any. Expected
-    /// are: the rules of write-ahead logging; durability after an fsync, if marks show its return; changed
-    /// inodes of overwritten files.
+    /// Report only broken expectations, each with its requests, and exit with 1 if there are any.
+    /// Expected are: the rules of write-ahead logging; durability after an fsync, if marks show its
+    /// return; changed inodes of overwritten files.
     #[arg(long)]
     expect: bool,
-    /// Classify every block again from the recorded contents, even if the tables of the trace have the counts.
+    /// Classify every block again from the recorded contents, even if the tables of the trace have
+    /// the counts.
     #[arg(long)]
     again: bool,
     /// Write the output to this file.
@@ -323,7 +328,8 @@ fn of_each_stored(args: &Analyze, volumes: &[(String, PathBuf)]) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// The analyses of the volumes of a trace that is opened. A volume without a known file system has none.
+/// The analyses of the volumes of a trace that is opened. A volume without a known file system has
+/// none.
 fn of_each(input: &Input, as_json: bool) -> Result<String> {
     let all = open_each(&input.trace, input.start.as_deref(), input.place())?;
     let mut texts = Vec::new();

@@ -1,4 +1,5 @@
-//! `ordo trace attach`: the requests to devices or images are recorded and named while a command uses them.
+//! `ordo trace attach`: the requests to devices or images are recorded and named while a command
+//! uses them.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,11 +55,12 @@ For monitoring: counts of each kind of block, and nothing else.
   ordo trace attach /dev/sdb --counters /var/lib/node_exporter/ordo.prom -- \\
     sh -c 'mount $ORDO_DEVICE /srv && serve; umount /srv'")]
 pub struct AttachTo {
-    /// The device or image, which must not be in use; or several, for a file system that uses several.
+    /// The device or image, which must not be in use; or several, for a file system that uses
+    /// several.
     #[arg(value_name = "DEVICE", required = true)]
     devices: Vec<PathBuf>,
-    /// The file system begins at this byte of the device, where no partition table leads to it. Its device is
-    /// ${ORDO_DEVICE}p1.
+    /// The file system begins at this byte of the device, where no partition table leads to it. Its
+    /// device is ${ORDO_DEVICE}p1.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     offset: Option<u64>,
     #[command(flatten)]
@@ -75,7 +77,8 @@ struct Attached {
     recorders: Vec<Recorder>,
 }
 
-/// A name for each device: that of its file, with a number behind it if an earlier one has the same.
+/// A name for each device: that of its file, with a number behind it if an earlier one has the
+/// same.
 fn names(devices: &[PathBuf]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for device in devices {
@@ -87,7 +90,8 @@ fn names(devices: &[PathBuf]) -> Vec<String> {
     names
 }
 
-/// Refuses a device that is given twice: two recorders of one device would each see a part of its requests.
+/// Refuses a device that is given twice: two recorders of one device would each see a part of its
+/// requests.
 fn refuse_twice(devices: &[PathBuf]) -> Result<()> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     for (number, device) in devices.iter().enumerate() {

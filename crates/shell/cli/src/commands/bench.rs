@@ -151,7 +151,8 @@ impl WorkloadStage for OnHost {
     async fn drop_caches(&mut self) -> FsResult<()> {
         self.fs.sync().await?;
         if self.drops {
-            // A log holds metadata in memory until they are in their places; a freeze puts them there.
+            // A log holds metadata in memory until they are in their places; a freeze puts them
+            // there.
             for how in ["--freeze", "--unfreeze"] {
                 let _ = Command::new("fsfreeze").arg(how).arg(&self.dir).status();
             }

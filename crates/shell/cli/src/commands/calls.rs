@@ -44,7 +44,8 @@ impl Calls {
         all
     }
 
-    /// The calls about files below `dir`, on the recording's clock, with inodes and the requests that they waited for.
+    /// The calls about files below `dir`, on the recording's clock, with inodes and the requests
+    /// that they waited for.
     ///
     /// # Errors
     /// The output of strace cannot be read.
@@ -68,7 +69,8 @@ impl Calls {
     }
 }
 
-/// The calls about files below `dir` in the output of strace. `shift` is added to their times; it is told the first one's.
+/// The calls about files below `dir` in the output of strace. `shift` is added to their times; it
+/// is told the first one's.
 fn stored(text: &str, dir: &Path, shift: impl FnOnce(i64) -> i64) -> Vec<StoredCall> {
     let calls = parse(text, &dir.to_string_lossy());
     let shift = shift(calls.iter().map(|call| call.began).min().unwrap_or(0));
@@ -94,9 +96,10 @@ fn stored(text: &str, dir: &Path, shift: impl FnOnce(i64) -> i64) -> Vec<StoredC
     stored
 }
 
-/// The calls in the output of `strace -f -ttt -T -y`, beside a trace that was recorded without them: of files below `dir`,
-/// with the requests that they waited for. `zero` is the time of the trace's clock at 0, in seconds since 1970; without it
-/// the first call counts as made when the first request was issued.
+/// The calls in the output of `strace -f -ttt -T -y`, beside a trace that was recorded without
+/// them: of files below `dir`, with the requests that they waited for. `zero` is the time of the
+/// trace's clock at 0, in seconds since 1970; without it the first call counts as made when the
+/// first request was issued.
 ///
 /// # Errors
 /// The file cannot be read, or has no call about a file below `dir`.

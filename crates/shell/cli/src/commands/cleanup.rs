@@ -13,8 +13,8 @@ use super::in_use;
 const DEVICE_DIR: &str = "ordo-pseudo-";
 const MOUNT_DIRS: [&str; 2] = ["ordo-live-", "ordo-program-"];
 
-/// Take down mounts, loop devices, FUSE connections and temporary folders of recordings, and of searches for crashes,
-/// that were killed.
+/// Take down mounts, loop devices, FUSE connections and temporary folders of recordings, and of
+/// searches for crashes, that were killed.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Devices and folders of running ones are left alone. The devices need root; other users remove folders
@@ -49,8 +49,8 @@ fn run(program: &str, args: &[&str], path: &Path) -> bool {
     done.is_ok_and(|done| done.status.success())
 }
 
-/// Takes down what killed recordings have left, uppermost first: file systems, loop devices, devices' files,
-/// directories.
+/// Takes down what killed recordings have left, uppermost first: file systems, loop devices,
+/// devices' files, directories.
 ///
 /// # Errors
 /// The mounts cannot be read.

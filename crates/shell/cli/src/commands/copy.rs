@@ -126,8 +126,8 @@ impl Done {
         }
     }
 
-    /// Prints a report. The exit status is 1 if entries or extended attributes were left out; owners that only root may set, and
-    /// flags that the other system does not have, are told only.
+    /// Prints a report. The exit status is 1 if entries or extended attributes were left out;
+    /// owners that only root may set, and flags that the other system does not have, are told only.
     fn report(&self, as_json: bool) -> Result<ExitCode> {
         if as_json {
             put(None, &json(self)?)?;

@@ -1,5 +1,5 @@
-//! Refuses to record a device or an image that something else uses: its requests would pass beside the recorder, and two
-//! writers would damage its file system.
+//! Refuses to record a device or an image that something else uses: its requests would pass beside
+//! the recorder, and two writers would damage its file system.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -74,7 +74,8 @@ fn is_locked(file: &File) -> bool {
     fcntl_getlk(file, &lock).is_ok_and(|other| other.is_some())
 }
 
-/// Refuses a device or an image that is mounted, that a loop device or a swap area uses, or that another process has locked.
+/// Refuses a device or an image that is mounted, that a loop device or a swap area uses, or that
+/// another process has locked.
 ///
 /// # Errors
 /// The path is in use: what uses it, and what to do.

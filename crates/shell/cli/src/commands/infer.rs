@@ -40,7 +40,8 @@ pub struct Infer {
     /// Size of each device, which is in memory.
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]
     size: u64,
-    /// Do only these experiments: mode, logging, tangled, overlap, thresholds, timers, waits, restart.
+    /// Do only these experiments: mode, logging, tangled, overlap, thresholds, timers, waits,
+    /// restart.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     only: Vec<String>,
     /// Number of trials of each experiment.

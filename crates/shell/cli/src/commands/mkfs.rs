@@ -145,7 +145,8 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     Ok(made)
 }
 
-/// Opens the metadata device of a pair, or creates it: as large as --meta says, or a tenth of the data device.
+/// Opens the metadata device of a pair, or creates it: as large as --meta says, or a tenth of the
+/// data device.
 async fn open_metadata(
     runtime: &Runtime,
     path: &Path,

@@ -43,8 +43,8 @@ impl InParts {
     /// A recording of a device with this name, in the folder `root`.
     pub(super) fn new(root: &Path, device: &str) -> InParts {
         let place = Place { root: root.to_owned(), host: host(), device: device.to_owned() };
-        // The milliseconds since 1970, the process, and the device among the process's: no other recording of this host has
-        // all of them.
+        // The milliseconds since 1970, the process, and the device among the process's: no other
+        // recording of this host has all of them.
         static DEVICES: AtomicU32 = AtomicU32::new(0);
         let mut recording = format!("{:012x}-{}", now_ns() / 1_000_000, std::process::id());
         let number = DEVICES.fetch_add(1, Ordering::Relaxed);
@@ -189,7 +189,8 @@ pub(super) fn is_folder(dir: &Path) -> bool {
     dir.is_dir() && !store::is_trace(dir)
 }
 
-/// Analyses the one recording whose parts are in a directory. The exit status is 1 if a part was set aside.
+/// Analyses the one recording whose parts are in a directory. The exit status is 1 if a part was
+/// set aside.
 ///
 /// # Errors
 /// There is no recording, or there are several.

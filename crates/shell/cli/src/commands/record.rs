@@ -1,4 +1,5 @@
-//! `ordo trace run` and `serve`, and the options of a recording: requests are recorded and named while a device is used.
+//! `ordo trace run` and `serve`, and the options of a recording: requests are recorded and named
+//! while a device is used.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,19 +31,22 @@ use crate::text::put;
 /// Options of a recording, and of the device's behaviour.
 #[derive(Args, Clone, Debug)]
 pub(super) struct How {
-    /// Keep the trace, in a directory of Parquet files. The directory is made before the command runs.
+    /// Keep the trace, in a directory of Parquet files. The directory is made before the command
+    /// runs.
     #[arg(long, short, value_name = "DIRECTORY")]
     pub(super) output: Option<PathBuf>,
     /// Replace a trace that is in the directory.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Write the trace in parts, each a trace by itself, while it is recorded: a part ends when it takes this size in
-    /// memory (64k to 256m), or after this time (10min, 30s, 1h). Both may be given; without a size it is 64m. Memory
-    /// stays below 512 MB for any length. -o is then the folder of all recordings.
+    /// Write the trace in parts, each a trace by itself, while it is recorded: a part ends when it
+    /// takes this size in memory (64k to 256m), or after this time (10min, 30s, 1h). Both may be
+    /// given; without a size it is 64m. Memory stays below 512 MB for any length. -o is then the
+    /// folder of all recordings.
     #[arg(long, value_name = "SIZE|TIME", requires = "output")]
     rotate: Vec<Rotate>,
-    /// Record only a part of the time, as 10s/5min: the first ten seconds of every five minutes. In between requests cost
-    /// nothing but their way through the pseudo-device. The trace is written in parts.
+    /// Record only a part of the time, as 10s/5min: the first ten seconds of every five minutes. In
+    /// between requests cost nothing but their way through the pseudo-device. The trace is written
+    /// in parts.
     #[arg(long, value_name = "TIME/TIME", requires = "output")]
     sample: Option<SampleTimes>,
     /// Keep no contents. Memory then holds only a row for each block.
@@ -51,16 +55,17 @@ pub(super) struct How {
     /// Keep only the counts and this many of the last requests, so that memory is bounded.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "without_contents")]
     last: Option<usize>,
-    /// Keep only counts of each kind of block, and write them to this file every five seconds, in the text form of
-    /// Prometheus (for the textfile collector of its node exporter). Memory is that of the file system's metadata.
+    /// Keep only counts of each kind of block, and write them to this file every five seconds, in
+    /// the text form of Prometheus (for the textfile collector of its node exporter). Memory is
+    /// that of the file system's metadata.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "last", "without_contents", "rules"])]
     pub(super) counters: Option<PathBuf>,
-    /// Delay or drop writes by their kind: 'delay file_data 10s', 'drop journal after 3 journal_commit'. The
-    /// first rule that applies to a write decides.
+    /// Delay or drop writes by their kind: 'delay file_data 10s', 'drop journal after 3
+    /// journal_commit'. The first rule that applies to a write decides.
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<WriteRule>,
-    /// Let requests take the time of a disk model, in real time: viking, hdd-4tb, sata-ssd and so on, as in
-    /// ordo compare. mkfs is not slowed down.
+    /// Let requests take the time of a disk model, in real time: viking, hdd-4tb, sata-ssd and so
+    /// on, as in ordo compare. mkfs is not slowed down.
     #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
     disk: Option<&'static Model>,
     /// Print JSON.
@@ -131,8 +136,8 @@ impl How {
         }
     }
 
-    /// The recorder of a device with this name instead of a trace in memory, if that was asked for. Its observer is in
-    /// `setup` then.
+    /// The recorder of a device with this name instead of a trace in memory, if that was asked for.
+    /// Its observer is in `setup` then.
     pub(super) fn instead(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<Instead>> {
         if let Some(file) = &self.counters {
             let counters = Counters::new(file)?;
@@ -158,8 +163,8 @@ impl How {
         Wanted { rows, rules: self.rules.clone(), ..Wanted::default() }
     }
 
-    /// Makes the directory of the trace before the recording. A directory with anything else in it than a trace that
-    /// may be replaced is refused.
+    /// Makes the directory of the trace before the recording. A directory with anything else in it
+    /// than a trace that may be replaced is refused.
     pub(super) fn open(&self) -> Result<()> {
         let Some(dir) = &self.output else { return Ok(()) };
         self.fit(false)?;
@@ -211,7 +216,8 @@ impl How {
         }
     }
 
-    /// The analysis as text or as JSON, if the file system is known. Keeps the trace if that was asked for.
+    /// The analysis as text or as JSON, if the file system is known. Keeps the trace if that was
+    /// asked for.
     pub(super) fn reported(
         &self,
         recording: &Recording,
@@ -281,10 +287,12 @@ Examples:
   ordo trace run --fs ext4 --disk viking -- sh -c 'date > a; sync'
   ordo trace run --image vm.img --partition 2 -o vm -- sh -c 'date > a; sync'")]
 pub struct Run {
-    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, btrfs, if this machine can mount it.
+    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, btrfs, if this machine can
+    /// mount it.
     #[arg(long, short, value_name = "NAME", required_unless_present = "image")]
     fs: Option<String>,
-    /// Mount a file system that is there already, in an image or on a device, which is changed. Nothing is made.
+    /// Mount a file system that is there already, in an image or on a device, which is changed.
+    /// Nothing is made.
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["fs", "mkfs", "size", "start"])]
     image: Option<PathBuf>,
     /// The partition of the image to mount, if it has several with a file system.
@@ -307,7 +315,8 @@ pub struct Run {
     /// Write the device's contents before the trace to this file.
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
-    /// Record the command's system calls about files too, and the requests that each waited for. Needs strace and -o.
+    /// Record the command's system calls about files too, and the requests that each waited for.
+    /// Needs strace and -o.
     #[arg(long, requires = "output")]
     calls: bool,
     /// The command and its arguments.
@@ -338,11 +347,13 @@ pub struct Serve {
     /// The file system begins at this byte of the device, where no partition table leads to it.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "device")]
     offset: Option<u64>,
-    /// Listen on this Unix socket, which only its owner may use [default: one in a folder of the server's own].
+    /// Listen on this Unix socket, which only its owner may use [default: one in a folder of the
+    /// server's own].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen on this loopback address instead, which every user of this machine can reach. The export's name in $ORDO_URI is a
-    /// secret, without which nobody is served; a client that has it on its command line shows it to others.
+    /// Listen on this loopback address instead, which every user of this machine can reach. The
+    /// export's name in $ORDO_URI is a secret, without which nobody is served; a client that has it
+    /// on its command line shows it to others.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
     tcp: Option<String>,
     #[command(flatten)]
@@ -373,7 +384,8 @@ pub(super) fn name_of(place: &Transport) -> String {
 /// Records a run, and prints what was written.
 ///
 /// # Errors
-/// There is no device, or the file system cannot be made or mounted, or the files cannot be written.
+/// There is no device, or the file system cannot be made or mounted, or the files cannot be
+/// written.
 pub fn run(args: &Run) -> Result<ExitCode> {
     need_root("ordo trace run", "makes a device and mounts it")?;
     args.how.fit(args.calls)?;

@@ -1,7 +1,7 @@
 //! A command that runs beside a recording, and the signals that end it in order.
 //!
-//! A signal stops the command and all processes that it started. The recording continues to its end, so that the file
-//! system is unmounted and the trace so far is complete.
+//! A signal stops the command and all processes that it started. The recording continues to its
+//! end, so that the file system is unmounted and the trace so far is complete.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,8 @@ impl Signals {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_usize(signal, caught.clone(), signal as usize)?;
         }
-        // Processes that the command started become children of this process when the command itself has ended.
+        // Processes that the command started become children of this process when the command
+        // itself has ended.
         set_child_subreaper(Some(getpid()))?;
         Ok(Signals(caught))
     }
@@ -48,8 +49,8 @@ impl Signals {
         }
     }
 
-    /// Runs a command to its end, or until a signal comes. The exit status is the command's; after a signal it is 128
-    /// and the signal's number, as shells have it.
+    /// Runs a command to its end, or until a signal comes. The exit status is the command's; after
+    /// a signal it is 128 and the signal's number, as shells have it.
     ///
     /// # Errors
     /// The command cannot be started.
@@ -93,8 +94,8 @@ fn stopped(signal: Signal) -> ExitCode {
     ExitCode::from(128 + signal.as_raw() as u8)
 }
 
-/// Ends the command and all processes that it started: first with the signal, later by force. `before` are the
-/// processes below this one that the command did not start.
+/// Ends the command and all processes that it started: first with the signal, later by force.
+/// `before` are the processes below this one that the command did not start.
 fn stop(child: &mut Child, signal: Signal, before: &[i32]) {
     for signal in [signal, Signal::KILL] {
         for pid in descendants(before).into_iter().filter_map(Pid::from_raw) {
@@ -113,7 +114,8 @@ fn stop(child: &mut Child, signal: Signal, before: &[i32]) {
     }
 }
 
-/// Collects the exit statuses of processes that became children of this one when their parents ended.
+/// Collects the exit statuses of processes that became children of this one when their parents
+/// ended.
 fn reap() {
     let own = getpid().as_raw_pid();
     for (pid, (parent, state)) in processes() {
@@ -137,7 +139,8 @@ fn processes() -> BTreeMap<i32, (i32, char)> {
     all.filter_map(of).collect()
 }
 
-/// All processes below this one that are not yet dead, without `others` and the processes below those.
+/// All processes below this one that are not yet dead, without `others` and the processes below
+/// those.
 fn descendants(others: &[i32]) -> Vec<i32> {
     let (all, own) = (processes(), getpid().as_raw_pid());
     let is_below = |pid: &i32| {

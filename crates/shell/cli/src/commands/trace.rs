@@ -63,8 +63,8 @@ struct Import {
     /// The directory to create.
     #[arg(long, short, value_name = "DIRECTORY")]
     output: PathBuf,
-    /// Write the trace in parts, as ordo trace run does: each of this size or time. DIRECTORY is then the folder of all
-    /// recordings.
+    /// Write the trace in parts, as ordo trace run does: each of this size or time. DIRECTORY is
+    /// then the folder of all recordings.
     #[arg(long, value_name = "SIZE|TIME")]
     rotate: Vec<Rotate>,
 }

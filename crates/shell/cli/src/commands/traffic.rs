@@ -18,7 +18,8 @@ struct Whole<'a> {
     #[serde(flatten)]
     analysis: &'a Analysis,
     files: &'a [FileTraffic],
-    /// The number of bytes of file data that were written, and the number of those whose file has a known path.
+    /// The number of bytes of file data that were written, and the number of those whose file has a
+    /// known path.
     data_bytes: u64,
     data_bytes_with_path: u64,
     /// The time of system calls that waited for requests, by what they waited for.

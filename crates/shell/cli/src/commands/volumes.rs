@@ -29,7 +29,8 @@ pub(super) struct Recorder {
     instead: Option<Instead>,
 }
 
-/// The volumes of a device or an image that nothing else uses. Faults of its partition tables are told.
+/// The volumes of a device or an image that nothing else uses. Faults of its partition tables are
+/// told.
 ///
 /// # Errors
 /// The path is in use, or cannot be read, or has no volume at the offset.
@@ -45,8 +46,8 @@ pub(super) fn find(path: &Path, offset: Option<u64>) -> Result<Vec<DiskVolume>> 
     Ok(found.all)
 }
 
-/// The volume to mount: the one that is asked for, or the only one with a file system that has a device; `None` if the device is
-/// one volume.
+/// The volume to mount: the one that is asked for, or the only one with a file system that has a
+/// device; `None` if the device is one volume.
 ///
 /// # Errors
 /// There is no such partition, or there are several with a file system.
@@ -88,8 +89,8 @@ pub(super) fn choose<'v>(
 }
 
 impl Recorder {
-    /// Recorders of all volumes of a device with this name, and the configuration of the device. The directories of the traces
-    /// are made.
+    /// Recorders of all volumes of a device with this name, and the configuration of the device.
+    /// The directories of the traces are made.
     ///
     /// # Errors
     /// A directory or a file cannot be written.
@@ -143,8 +144,9 @@ impl Recorder {
         Ok(Recorder { name, how, volume: volume.cloned(), seen, instead })
     }
 
-    /// The analysis of the volume as text or as JSON, of the device's recording; empty if there is none. Keeps the trace, if that
-    /// was asked for. `calls` finds the system calls about the volume.
+    /// The analysis of the volume as text or as JSON, of the device's recording; empty if there is
+    /// none. Keeps the trace, if that was asked for. `calls` finds the system calls about the
+    /// volume.
     ///
     /// # Errors
     /// The files cannot be written.
@@ -189,7 +191,8 @@ pub(super) fn report_all(
     together(&texts, as_json)
 }
 
-/// Named analyses as one text; as JSON, an object with one member for each. A single one without a name is itself.
+/// Named analyses as one text; as JSON, an object with one member for each. A single one without a
+/// name is itself.
 ///
 /// # Errors
 /// A text is not JSON.

@@ -47,8 +47,9 @@ Examples:
 pub struct WhatIf {
     #[command(flatten)]
     input: analyze::Input,
-    /// The disk on which the trace was recorded, if the trace does not name it. If the disk is not known, requests take
-    /// the time that they took in the trace, and changes of places are refused.
+    /// The disk on which the trace was recorded, if the trace does not name it. If the disk is not
+    /// known, requests take the time that they took in the trace, and changes of places are
+    /// refused.
     #[arg(long = "recorded-on", value_name = "MODEL", value_parser = crate::args::disk)]
     recorded_on: Option<&'static Model>,
     /// Measure from the mark with this text on.
@@ -65,33 +66,35 @@ pub struct WhatIf {
     /// With --strace: the directory at which the file system was mounted.
     #[arg(long = "mounted-at", value_name = "DIR", requires = "strace")]
     mounted_at: Option<PathBuf>,
-    /// With --strace: the time of the trace's clock at 0, in seconds since 1970 [default: the first call was made when the
-    /// first request was issued].
+    /// With --strace: the time of the trace's clock at 0, in seconds since 1970 [default: the first
+    /// call was made when the first request was issued].
     #[arg(long, value_name = "SECONDS", requires = "strace")]
     clock: Option<f64>,
-    /// The number of requests under way at once, if the trace has no times that show it: a log of dm-log-writes, or of fio.
-    /// Flushes and writes of the same bytes keep their order.
+    /// The number of requests under way at once, if the trace has no times that show it: a log of
+    /// dm-log-writes, or of fio. Flushes and writes of the same bytes keep their order.
     #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u16).range(1..))]
     depth: u16,
-    /// Play the calls of the programs, or the requests of the trace. By default calls are played where the journal is Ordo's, or
-    /// that of ext3 or ext4; on other file systems for changes that need them.
+    /// Play the calls of the programs, or the requests of the trace. By default calls are played
+    /// where the journal is Ordo's, or that of ext3 or ext4; on other file systems for changes that
+    /// need them.
     #[arg(long, value_name = "OBJECTS")]
     play: Option<Method>,
-    /// A trace of the same command with all these changes really made. Its time is printed beside the prediction. Of several
-    /// such traces the median counts.
+    /// A trace of the same command with all these changes really made. Its time is printed beside
+    /// the prediction. Of several such traces the median counts.
     #[arg(long, value_name = "TRACE")]
     made: Vec<PathBuf>,
     /// Predict nothing if playback of the unchanged trace differs from the trace by more than this.
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
     bound: f64,
-    /// Play on this block device, or in this file, in real time with io_uring: each change and the unchanged trace by
-    /// turns. A file that does not exist is created, and removed afterwards.
+    /// Play on this block device, or in this file, in real time with io_uring: each change and the
+    /// unchanged trace by turns. A file that does not exist is created, and removed afterwards.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["disk", "journal_device"])]
     device: Option<PathBuf>,
     /// With --device: overwrite what is stored there.
     #[arg(long, requires = "device")]
     force: bool,
-    /// With --device: play everything this many times. The median counts; the spread is the interval.
+    /// With --device: play everything this many times. The median counts; the spread is the
+    /// interval.
     #[arg(long, value_name = "N", default_value = "3", requires = "device",
         value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
@@ -360,7 +363,8 @@ fn print(
     let own = outcomes.first().filter(|(name, ..)| name == "unchanged").map(|(.., own)| own);
     let last = outcomes.len().saturating_sub(1);
     let rows = outcomes.iter().enumerate().map(|(n, (change, method, outcome))| {
-        // The trace with the changes really made has all of them, so it is compared with the last row.
+        // The trace with the changes really made has all of them, so it is compared with the last
+        // row.
         let made = if n == last { made } else { &[] };
         let measured = made.get(made.len() / 2).copied();
         let base = own.unwrap_or(&ways.unchanged(*method).predicted).seconds;
@@ -401,7 +405,8 @@ fn signed(x: f64) -> String {
     format!("{:+.1} %", x * 100.0)
 }
 
-/// The predictions as a table, with what there is to say about them, and below it where the time goes.
+/// The predictions as a table, with what there is to say about them, and below it where the time
+/// goes.
 fn table(printed: &Printed) -> String {
     let mut text = format!("{}\n{}", predictions(printed), notes(printed));
     let recorded = printed.recorded_on;

@@ -1,9 +1,9 @@
-//! Programs that create, change, rename and remove files, and an outside record of the states in which each
-//! file may be after a crash.
+//! Programs that create, change, rename and remove files, and an outside record of the states in
+//! which each file may be after a crash.
 //!
-//! [`Record`] has, for each path, its possible [`State`]s. Before an operation begins, its result is added;
-//! after an `fsync` has returned, one state is left. A [`Program`] works in folders of its own, so no other
-//! changes its files. A seed determines its operations.
+//! [`Record`] has, for each path, its possible [`State`]s. Before an operation begins, its result
+//! is added; after an `fsync` has returned, one state is left. A [`Program`] works in folders of
+//! its own, so no other changes its files. A seed determines its operations.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -50,9 +50,9 @@ pub enum State {
 #[derive(Default)]
 pub struct Record {
     files: Mutex<BTreeMap<PathBuf, Vec<State>>>,
-    /// By path, other names of its file: those that it had before a rename, and those that a crash during a
-    /// rename has left. An fsync makes the new name durable, but not the removal of the old one. So a later
-    /// change of the file may be found under all of them.
+    /// By path, other names of its file: those that it had before a rename, and those that a crash
+    /// during a rename has left. An fsync makes the new name durable, but not the removal of the
+    /// old one. So a later change of the file may be found under all of them.
     others: Mutex<BTreeMap<PathBuf, Vec<PathBuf>>>,
     /// The operations since the last comparison, for messages.
     done: Mutex<Vec<String>>,
@@ -106,9 +106,10 @@ impl Record {
         self.syncs.load(std::sync::atomic::Ordering::SeqCst)
     }
 
-    /// Compares the tree below `root` with the record, and takes it for the present state. With `for_now`, a
-    /// file that was not synced may still be in any state, since a check may cut it at a hole. Returns the
-    /// number of paths that had to be there whole, and a line for each path in a wrong state.
+    /// Compares the tree below `root` with the record, and takes it for the present state. With
+    /// `for_now`, a file that was not synced may still be in any state, since a check may cut it at
+    /// a hole. Returns the number of paths that had to be there whole, and a line for each path in
+    /// a wrong state.
     pub fn compare(&self, root: &Path, for_now: bool) -> (usize, Vec<String>) {
         let mut files = self.files.lock().unwrap();
         let (mut firm, mut wrong) = (0, Vec::new());
@@ -337,8 +338,8 @@ impl Program {
         self.settle(&file, path, Arc::new(bytes))
     }
 
-    /// Writes a new file under another name, syncs it, then renames it over an old one, as a careful editor
-    /// does.
+    /// Writes a new file under another name, syncs it, then renames it over an old one, as a
+    /// careful editor does.
     fn replace(&mut self) -> io::Result<()> {
         let Some((path, _)) = self.take() else { return Ok(()) };
         let (beside, len) = (self.new_path(), self.size());
@@ -379,8 +380,8 @@ impl Program {
         Ok(())
     }
 
-    /// Operations without a record: folders, hard and symbolic links, many small files, all removed at some
-    /// time.
+    /// Operations without a record: folders, hard and symbolic links, many small files, all removed
+    /// at some time.
     fn noise(&mut self) -> io::Result<()> {
         let name = format!("noise-{}", self.dice.below(4));
         let place = self.at(&self.folders[0].join(name));

@@ -1,10 +1,11 @@
-//! Programs that note everything about what they make durable, outside of the mount: owner, group, permissions, times, extended
-//! attributes, device numbers, targets, contents with holes up to 20 GB, and the names in a directory by an fsync of the
-//! directory.
+//! Programs that note everything about what they make durable, outside of the mount: owner, group,
+//! permissions, times, extended attributes, device numbers, targets, contents with holes up to 20
+//! GB, and the names in a directory by an fsync of the directory.
 //!
-//! [`Ledger`] has, for each name of a program's directory, the states in which it may be after a crash: before a call, the
-//! state that it brings is added; after an fsync has returned, one state is left. A [`StrictProgram`] works in a directory of its own,
-//! one call after another. Its seed determines its calls.
+//! [`Ledger`] has, for each name of a program's directory, the states in which it may be after a
+//! crash: before a call, the state that it brings is added; after an fsync has returned, one state
+//! is left. A [`StrictProgram`] works in a directory of its own, one call after another. Its seed
+//! determines its calls.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -196,8 +197,9 @@ impl Ledger {
         self.names.lock().unwrap().insert(path.to_owned(), vec![state]);
     }
 
-    /// Compares the mount with the ledger, and takes what is there for the only state. Returns the number of names of which
-    /// everything had to be as noted, and a text for each that is otherwise.
+    /// Compares the mount with the ledger, and takes what is there for the only state. Returns the
+    /// number of names of which everything had to be as noted, and a text for each that is
+    /// otherwise.
     pub fn compare(&self, root: &Path) -> (usize, Vec<String>) {
         let mut names = self.names.lock().unwrap();
         let done = std::mem::take(&mut *self.done.lock().unwrap());
@@ -248,7 +250,8 @@ pub struct StrictProgram {
     dir: PathBuf,
     ledger: Arc<Ledger>,
     dice: Dice,
-    /// The names of which everything is durable. What is not synced at once is left alone until the next program.
+    /// The names of which everything is durable. What is not synced at once is left alone until the
+    /// next program.
     names: Vec<(PathBuf, Arc<Facts>)>,
     made: u64,
 }
@@ -330,7 +333,8 @@ impl StrictProgram {
         }
     }
 
-    /// Whether the program waits for its last calls; if not, what they changed is not touched again.
+    /// Whether the program waits for its last calls; if not, what they changed is not touched
+    /// again.
     fn waits(&mut self) -> bool {
         self.dice.below(4) > 0
     }
@@ -474,7 +478,8 @@ impl StrictProgram {
         let Some((path, _)) = self.take_file() else { return Ok(()) };
         let at = self.at(&path);
         let file = File::open(&at)?;
-        // Each call is done or not, in the order of the calls; which of these states a crash shows is not told apart here.
+        // Each call is done or not, in the order of the calls; which of these states a crash shows
+        // is not told apart here.
         self.ledger.add("attributes", &path, State::Any);
         let (owner, group) = (self.dice.below(1 << 20) as u32, self.dice.below(1 << 20) as u32);
         std::os::unix::fs::fchown(&file, Some(owner), Some(group))?;
@@ -515,7 +520,8 @@ impl StrictProgram {
             return Ok(());
         }
         file.sync_all()?;
-        // The times are those that the mount shows. The contents are those that were written, and not those that it shows.
+        // The times are those that the mount shows. The contents are those that were written, and
+        // not those that it shows.
         let mtime = Facts::of(&self.at(&path))?.and_then(|found| found.mtime);
         self.keep(path, Facts { contents: Some(contents), mtime, ..during });
         Ok(())
@@ -581,8 +587,9 @@ impl StrictProgram {
             return Ok(());
         }
         let byte = 1 + self.dice.below(250) as u8;
-        // SAFETY: the mapping is new, inside of the file, and used by this function only. Nobody else changes the file. If the
-        // server is gone, a page may be missing: so a system call fills it, which fails where a store would end the process.
+        // SAFETY: the mapping is new, inside of the file, and used by this function only. Nobody
+        // else changes the file. If the server is gone, a page may be missing: so a system call
+        // fills it, which fails where a store would end the process.
         unsafe {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             let map = mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0)?;

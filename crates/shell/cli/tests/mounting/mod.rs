@@ -114,8 +114,8 @@ impl Disk {
         LOGS.contains(&self.ordering)
     }
 
-    /// A new image of another shape, given as arguments of `ordo mkfs`. A journal's log is in a `file` of it,
-    /// `behind` the file system, or in an image of its own (`apart`).
+    /// A new image of another shape, given as arguments of `ordo mkfs`. A journal's log is in a
+    /// `file` of it, `behind` the file system, or in an image of its own (`apart`).
     pub fn shaped(ordering: &'static str, log: &str, shape: &[&str]) -> Disk {
         if over_ring() {
             take_leave();
@@ -237,10 +237,12 @@ impl Disk {
     }
 }
 
-/// Waits for the end of a process. A server that another test has stopped holds up `sync` for the whole machine, 15 s each time.
+/// Waits for the end of a process. A server that another test has stopped holds up `sync` for the
+/// whole machine, 15 s each time.
 pub fn wait_until_gone(process: u32) {
     let start = Instant::now();
-    // An ended child stays a zombie until its parent waits for it. Before that it may still hold its files.
+    // An ended child stays a zombie until its parent waits for it. Before that it may still hold
+    // its files.
     let is_running = |stat: String| {
         let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         !matches!(state, Some('Z' | 'X') | None)

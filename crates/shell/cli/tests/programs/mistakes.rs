@@ -2,7 +2,8 @@
 //!
 //!     mistakes NAME [twin]
 //!
-//! Each works in the current directory and promises by lines to `$ORDO_MARK`. `mistakes.py` has the checks.
+//! Each works in the current directory and promises by lines to `$ORDO_MARK`. `mistakes.py` has the
+//! checks.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -33,8 +34,8 @@ fn write(path: &str, n: u32, sync: bool) -> io::Result<()> {
     if sync { file.sync_all() } else { Ok(()) }
 }
 
-/// A file is replaced by rename; nobody waits for its contents. (An fsync of the directory would hide it where the
-/// journal writes contents first.)
+/// A file is replaced by rename; nobody waits for its contents. (An fsync of the directory would
+/// hide it where the journal writes contents first.)
 fn rename_without_file_sync(twin: bool) -> io::Result<()> {
     for n in 1..=ROUNDS {
         mark("begin done", n)?;

@@ -227,8 +227,9 @@ impl Worker {
     }
 }
 
-/// Changes two pages of a file by a mapping, and makes them durable. Another thread may cut the file meanwhile, and to touch a
-/// page behind the end would end the process. So the bytes are read from a pipe into the mapping: that call only fails there.
+/// Changes two pages of a file by a mapping, and makes them durable. Another thread may cut the
+/// file meanwhile, and to touch a page behind the end would end the process. So the bytes are read
+/// from a pipe into the mapping: that call only fails there.
 #[allow(unsafe_code, reason = "mapping a file has no safe form")]
 fn map_and_sync(file: &File, at: usize) -> io::Result<()> {
     use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
@@ -238,8 +239,8 @@ fn map_and_sync(file: &File, at: usize) -> io::Result<()> {
     }
     let (reader, writer) = rustix::pipe::pipe()?;
     rustix::io::write(&writer, &[7; 90])?;
-    // SAFETY: the mapping is new, is used by this function only, and only system calls touch it: they fail where a page
-    // is not there.
+    // SAFETY: the mapping is new, is used by this function only, and only system calls touch it:
+    // they fail where a page is not there.
     unsafe {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
         let map = mmap(std::ptr::null_mut(), LEN, flags, MapFlags::SHARED, file, 0)?;

@@ -39,8 +39,8 @@ impl DiskFormat for Dual {
     }
 }
 
-/// A DualFS whose metadata device is lost: it is judged by the copy of the metadata on its data device. A check needs both devices, so
-/// there are no findings.
+/// A DualFS whose metadata device is lost: it is judged by the copy of the metadata on its data
+/// device. A check needs both devices, so there are no findings.
 pub(crate) struct Salvaged;
 
 impl DiskFormat for Salvaged {

@@ -69,13 +69,14 @@ fn rules() -> Vec<&'static str> {
     of_log.chain(names::<DualRules>()).collect()
 }
 
-/// The rules of the metadata log, those between the devices, and those of a metadata device in two halves.
+/// The rules of the metadata log, those between the devices, and those of a metadata device in two
+/// halves.
 fn mirror_rules() -> Vec<&'static str> {
     [rules(), names::<MirrorRules>()].concat()
 }
 
-/// The number of blocks in a segment of a metadata log in crash tests: few, so that segments are begun and cleaned
-/// all the time.
+/// The number of blocks in a segment of a metadata log in crash tests: few, so that segments are
+/// begun and cleaned all the time.
 const CRASHED_SEGMENT: u64 = 8;
 /// The number of segments of a metadata log in crash tests.
 const CRASHED_SEGMENTS: u64 = 100;

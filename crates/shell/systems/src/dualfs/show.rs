@@ -130,7 +130,8 @@ pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<Stri
     }
 }
 
-/// The halves of the metadata device. A half that was given without the data device is not compared.
+/// The halves of the metadata device. A half that was given without the data device is not
+/// compared.
 async fn halves_of(
     disks: &[Device],
     states: &[HalfState; 2],

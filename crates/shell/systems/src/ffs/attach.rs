@@ -172,8 +172,8 @@ impl Attaching<'_> {
         }
     }
 
-    /// Repairs the damage that a crash explains, as a check at boot does. A person must decide about any other
-    /// damage.
+    /// Repairs the damage that a crash explains, as a check at boot does. A person must decide
+    /// about any other damage.
     async fn preen(&self) -> Result<(), SystemError> {
         self.notice("not unmounted cleanly: checking it");
         if let Some(done) = journaled::replay(self.rt, &self.disks[..1]).await? {

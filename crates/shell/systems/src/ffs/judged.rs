@@ -1,5 +1,5 @@
-//! The parts of a crash test that know FFS: its check's findings, translated to words without a format, and the
-//! places of its inodes.
+//! The parts of a crash test that know FFS: its check's findings, translated to words without a
+//! format, and the places of its inodes.
 
 use std::ops::Range;
 
@@ -16,11 +16,12 @@ use ordo_vfs::{AnyFs, Ino};
 use super::{UfsFormat, plain};
 use crate::options::MountOptions;
 
-/// Findings that the checker calls damage, although FFS has never ordered the writes that would prevent them,
-/// and a check repairs them without a loss. Bitmaps may be older than the blocks that they describe, so a check
-/// must come before the next mount. A rename of a directory passes through a state in which the directory has
-/// both names. Without any ordering, a growing file's old fragments may belong to another file before the inode
-/// on disk has lost its pointer to them. A torn superblock or group has a wrong hash.
+/// Findings that the checker calls damage, although FFS has never ordered the writes that would
+/// prevent them, and a check repairs them without a loss. Bitmaps may be older than the blocks that
+/// they describe, so a check must come before the next mount. A rename of a directory passes
+/// through a state in which the directory has both names. Without any ordering, a growing file's
+/// old fragments may belong to another file before the inode on disk has lost its pointer to them.
+/// A torn superblock or group has a wrong hash.
 const NOT_ORDERED: [&str; 7] = [
     "BlocksNotMarked",
     "InodesNotMarked",
@@ -53,7 +54,8 @@ fn severity(report: &Report, finding: &Finding) -> ordo_crash::FindingSeverity {
             After::Disorder
         }
         (Severity::LeakOnly, _) => After::Leak,
-        // A pointer in an indirect block may be on disk before the inode with the size that includes its block.
+        // A pointer in an indirect block may be on disk before the inode with the size that
+        // includes its block.
         (Severity::Damage, Finding::PointerBeyondEnd { growth: true, .. }) => After::Repairable,
         (Severity::Damage, _) if NOT_ORDERED.contains(&finding.kind()) || is_out_of_reach() => {
             After::Repairable
@@ -74,8 +76,8 @@ fn translated(report: Report) -> Findings {
     Findings::new(all, unrepairable, move |number| report.describe(&report.findings[number]))
 }
 
-/// Whether a check or a log makes this name: a second `lost+found.1` if a check was interrupted too,
-/// `#00000012` in the root directory if lost+found has no space, and the log file.
+/// Whether a check or a log makes this name: a second `lost+found.1` if a check was interrupted
+/// too, `#00000012` in the root directory if lost+found has no space, and the log file.
 fn is_own_name(name: &[u8]) -> bool {
     let found = |rest: &[u8]| rest.len() >= 8 && rest[..8].iter().all(u8::is_ascii_digit);
     name.starts_with(b"lost+found")
@@ -172,9 +174,9 @@ mod tests {
 
     use super::*;
 
-    /// Each finding keeps its place in the order from counts to damage: a finding that FFS never ordered is
-    /// repairable, and one that no careful order leaves is not called a leak. Would catch a translation that
-    /// makes damage look harmless.
+    /// Each finding keeps its place in the order from counts to damage: a finding that FFS never
+    /// ordered is repairable, and one that no careful order leaves is not called a leak. Would
+    /// catch a translation that makes damage look harmless.
     #[test]
     fn findings_are_translated() {
         let ram = ordo_block::ram::RamDisk::new(1 << 20);

@@ -67,8 +67,8 @@ pub const SYNC: System = System(&ListedEntry {
         },
     )
 });
-/// FFS with soft updates: all writes are delayed, and changes that would reach the disk too early are rolled
-/// back.
+/// FFS with soft updates: all writes are delayed, and changes that would reach the disk too early
+/// are rolled back.
 pub const SOFT_UPDATES: System = System(&ListedEntry {
     ordering: "soft-updates",
     also: &["softdep"],

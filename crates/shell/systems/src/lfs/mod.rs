@@ -48,8 +48,8 @@ pub const LFS: System = System(&ListedEntry {
     rules: names::<LfsRules>,
 });
 
-/// The number of blocks in a segment of an LFS in crash tests: few, so that segments are begun and cleaned
-/// all the time.
+/// The number of blocks in a segment of an LFS in crash tests: few, so that segments are begun and
+/// cleaned all the time.
 const CRASHED_BLOCKS: u64 = 8;
 /// The most blocks in a segment of a shape.
 const SEGMENT_BLOCKS_MAX: u64 = 32;

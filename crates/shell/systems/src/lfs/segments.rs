@@ -80,8 +80,8 @@ pub async fn map(disk: &Device) -> Result<SegmentMap, SystemError> {
     })
 }
 
-/// Cleans every segment of the LFS on a device of which at most `percent` is live. The LFS is unmounted
-/// afterwards.
+/// Cleans every segment of the LFS on a device of which at most `percent` is live. The LFS is
+/// unmounted afterwards.
 ///
 /// # Errors
 /// There is no LFS that can be written, it is damaged, or the device failed.

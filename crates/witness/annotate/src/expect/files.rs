@@ -128,8 +128,8 @@ impl Played {
         all
     }
 
-    /// The first block that should be durable and is not. Parts of a block are left out, since they may be in the
-    /// inode or in a shared tail.
+    /// The first block that should be durable and is not. Parts of a block are left out, since they
+    /// may be in the inode or in a shared tail.
     fn missing(
         &self,
         returned: &Returned,
@@ -182,7 +182,8 @@ impl Played {
             }
             found.insert(ino, (first, block));
         }
-        // The application changed the block after the first write, so the inode must have changed since, too.
+        // The application changed the block after the first write, so the inode must have changed
+        // since, too.
         found.retain(|ino, (first, _)| changed.get(ino).is_none_or(|at| at <= first));
         let broken = |(inode, (first, block)): (u64, (u64, &BlockRow))| {
             let path = block.path.as_ref().map(|path| path.to_string());

@@ -1,9 +1,9 @@
 //! Rules that a journaling file system is expected to keep, and the requests that break them.
 //!
-//! Two rules are those of write-ahead logging on a disk with a volatile cache; two are about files ([`files`]). They
-//! are expectations, not laws. A file system that checksums whole transactions needs no flush before a commit. One
-//! that logs records may write a block together with a commit that is still to come. One that is mounted with lazy
-//! times may leave an inode's times unwritten.
+//! Two rules are those of write-ahead logging on a disk with a volatile cache; two are about files
+//! ([`files`]). They are expectations, not laws. A file system that checksums whole transactions
+//! needs no flush before a commit. One that logs records may write a block together with a commit
+//! that is still to come. One that is mounted with lazy times may leave an inode's times unwritten.
 
 pub mod files;
 
@@ -21,7 +21,8 @@ use crate::rows::BlockRow;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "rule", rename_all = "snake_case")]
 pub enum Broken {
-    /// No flush separates a transaction's last copy from its commit, so the disk may write the commit first.
+    /// No flush separates a transaction's last copy from its commit, so the disk may write the
+    /// commit first.
     CommitWithoutFlush {
         /// The transaction.
         transaction: u64,
@@ -30,8 +31,8 @@ pub enum Broken {
         /// The write of its commit.
         commit: u64,
     },
-    /// A block was written at its fixed location before its transaction was committed. After a crash this write
-    /// cannot be rolled back.
+    /// A block was written at its fixed location before its transaction was committed. After a
+    /// crash this write cannot be rolled back.
     HomeBeforeCommit {
         /// The transaction.
         transaction: u64,
@@ -52,10 +53,12 @@ pub enum Broken {
         byte: u64,
         /// The mark for the fsync's return.
         mark: u64,
-        /// The write of that block, or of its copy in the journal; `None` if there was none since the last fsync.
+        /// The write of that block, or of its copy in the journal; `None` if there was none since
+        /// the last fsync.
         written: Option<u64>,
     },
-    /// A block was overwritten, and its inode did not change: the file's times are wrong after a crash.
+    /// A block was overwritten, and its inode did not change: the file's times are wrong after a
+    /// crash.
     OverwrittenWithoutInode {
         /// The file.
         inode: u64,
@@ -133,7 +136,8 @@ struct Known {
     commit: Option<u64>,
 }
 
-/// All broken rules of a trace, in the order of requests. The watcher must have seen nothing of the trace.
+/// All broken rules of a trace, in the order of requests. The watcher must have seen nothing of the
+/// trace.
 pub fn expected(trace: &Trace, watch: &Rc<Watch>) -> Vec<Broken> {
     let played = files::play(trace, watch);
     let mut all = broken(trace, &played.blocks);

@@ -1,9 +1,9 @@
 //! The rows of a recording that has parts: what goes over from one part to the next.
 //!
-//! When a part ends, its rows get the owners and names that are known by then, and leave memory. A later pointer may
-//! still show the owner of some of them. The requests of these are carried over, and when their owners change, the
-//! change of each file's traffic is told with the part in which it became known. The sum over all parts is then the
-//! traffic that the whole recording shows.
+//! When a part ends, its rows get the owners and names that are known by then, and leave memory. A
+//! later pointer may still show the owner of some of them. The requests of these are carried over,
+//! and when their owners change, the change of each file's traffic is told with the part in which
+//! it became known. The sum over all parts is then the traffic that the whole recording shows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ pub(crate) fn add_numbers(sum: &mut Numbers, more: Numbers) {
 /// A change of the traffic of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// The number of the file's life among the lifetimes of all inodes; `None` for the bytes of no file.
+    /// The number of the file's life among the lifetimes of all inodes; `None` for the bytes of no
+    /// file.
     pub life: Option<u64>,
     /// The inode.
     pub inode: Option<u64>,
@@ -57,7 +58,8 @@ pub struct PartRows {
     pub shares: Vec<FileShare>,
     /// The traffic of files in this part, and the changes in earlier parts, in order.
     pub files: Vec<FileChange>,
-    /// The number of rows whose owner may still have changed, but which were too many to carry over.
+    /// The number of rows whose owner may still have changed, but which were too many to carry
+    /// over.
     pub not_carried: u64,
 }
 
@@ -112,7 +114,8 @@ fn is_of_files(kind: Class) -> bool {
     )
 }
 
-/// The last path of each file with a life in this part, and whether it was told before in another form.
+/// The last path of each file with a life in this part, and whether it was told before in another
+/// form.
 type Paths = FxHashMap<u64, (u64, Option<Arc<str>>, bool)>;
 
 impl Collector {
@@ -126,8 +129,8 @@ impl Collector {
         self.began
     }
 
-    /// Ends a part of the recording, whose first request has the number `first`; `trace` has its requests. Requests
-    /// under way belong to no part. After the `last` part nothing more is added.
+    /// Ends a part of the recording, whose first request has the number `first`; `trace` has its
+    /// requests. Requests under way belong to no part. After the `last` part nothing more is added.
     pub fn end_part(&mut self, watch: &Watch, trace: &Trace, first: u64, last: bool) -> PartRows {
         if last {
             watch.end_names();
@@ -227,7 +230,8 @@ impl Collector {
         Piece { offset: this.offset, len: this.len, kind: this.final_kind, owner }
     }
 
-    /// The requests of rows that a later pointer may change, and the number of such rows that are too many.
+    /// The requests of rows that a later pointer may change, and the number of such rows that are
+    /// too many.
     fn to_carry(&self, carried: &Carried) -> (FxHashSet<u64>, u64) {
         let mut open: BTreeMap<u64, u64> = BTreeMap::new();
         for head in self.last.values() {
@@ -257,7 +261,8 @@ impl Collector {
         (kept, too_many)
     }
 
-    /// Takes the rows and shares of the part, and keeps those of the requests that are carried over.
+    /// Takes the rows and shares of the part, and keeps those of the requests that are carried
+    /// over.
     fn take_rows(
         &mut self,
         kept: &FxHashSet<u64>,

@@ -1,4 +1,5 @@
-//! Lanes of the page: transactions, from their first write to the log until they are checkpointed, and the files with most bytes.
+//! Lanes of the page: transactions, from their first write to the log until they are checkpointed,
+//! and the files with most bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +36,9 @@ fn spans(
     all
 }
 
-/// Puts spans into as few lanes as possible, in each of which they do not overlap. Returns the marks, with the first lane's number
-/// `first`, the number of lanes, and the number of spans that are left out.
+/// Puts spans into as few lanes as possible, in each of which they do not overlap. Returns the
+/// marks, with the first lane's number `first`, the number of lanes, and the number of spans that
+/// are left out.
 fn packed(spans: Vec<Span>, first: usize, journal: bool) -> (Vec<Mark>, usize, usize) {
     let (mut ends, mut marks, mut left_out) = (Vec::<f64>::new(), Vec::new(), 0);
     for (from, to, number) in spans {
@@ -52,8 +54,8 @@ fn packed(spans: Vec<Span>, first: usize, journal: bool) -> (Vec<Mark>, usize, u
     (marks, ends.len(), left_out)
 }
 
-/// The transactions: the time in which each was written to the log, and the time in which its blocks were written at their places.
-/// `None` if no transaction was seen.
+/// The transactions: the time in which each was written to the log, and the time in which its
+/// blocks were written at their places. `None` if no transaction was seen.
 pub(super) fn transactions(clock: &Clock<'_>, blocks: &[BlockRow]) -> Option<Timeline> {
     let logged = spans(clock, blocks, |b| b.transaction);
     if logged.is_empty() {
@@ -82,7 +84,8 @@ fn shortened(path: &str) -> String {
     }
 }
 
-/// The writes of the files with most bytes: contents, metadata, and what the journal has of them. `None` if no file is known.
+/// The writes of the files with most bytes: contents, metadata, and what the journal has of them.
+/// `None` if no file is known.
 pub(super) fn files(clock: &Clock<'_>, blocks: &[BlockRow]) -> Option<Timeline> {
     let mut bytes: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
     for block in written(clock.trace, blocks) {
@@ -117,8 +120,8 @@ pub(super) fn files(clock: &Clock<'_>, blocks: &[BlockRow]) -> Option<Timeline> 
 mod tests {
     use super::*;
 
-    /// Spans that overlap get lanes of their own, the next ones the first lane that is free, and no more than six lanes are
-    /// used. Would catch a transaction that is drawn over another.
+    /// Spans that overlap get lanes of their own, the next ones the first lane that is free, and no
+    /// more than six lanes are used. Would catch a transaction that is drawn over another.
     #[test]
     fn spans_that_overlap_have_their_own_lanes() {
         let spans = vec![(0.0, 2.0, 1), (1.0, 3.0, 2), (2.0, 4.0, 3), (2.5, 5.0, 4)];

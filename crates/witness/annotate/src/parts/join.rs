@@ -1,5 +1,5 @@
-//! All parts of a recording, analysed together. Parts are read in parallel, as many at once as there are processors,
-//! and only their sums are kept.
+//! All parts of a recording, analysed together. Parts are read in parallel, as many at once as
+//! there are processors, and only their sums are kept.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -141,7 +141,8 @@ pub struct JoinedParts {
     pub aside: Vec<SetAside>,
     /// The numbers of parts that are missing among the others.
     pub missing: Vec<u32>,
-    /// The number of rows that were too many to carry from one part to the next: their files may be unknown.
+    /// The number of rows that were too many to carry from one part to the next: their files may be
+    /// unknown.
     pub not_carried: u64,
 }
 

@@ -102,8 +102,8 @@ pub enum Next<'a> {
     End,
 }
 
-/// A watcher over a device, and the pieces of the device that it has read. All pieces count as known where no file
-/// system is recognised, and none is kept.
+/// A watcher over a device, and the pieces of the device that it has read. All pieces count as
+/// known where no file system is recognised, and none is kept.
 fn learn(image: &dyn DiskImage) -> (Option<Rc<Watch>>, Pieces) {
     let learning = Learning::new(image);
     let watch = Watch::over(&learning);
@@ -114,8 +114,8 @@ fn learn(image: &dyn DiskImage) -> (Option<Rc<Watch>>, Pieces) {
     (watch, pieces)
 }
 
-/// Divides a recorded trace into parts, each of about so many bytes in memory, and calls `each` with every one. `start`
-/// is the device before the trace.
+/// Divides a recorded trace into parts, each of about so many bytes in memory, and calls `each`
+/// with every one. `start` is the device before the trace.
 ///
 /// # Errors
 /// Those of `each`.
@@ -166,8 +166,8 @@ fn zero(device: &mut Pieces, offset: u64, len: u64) {
 }
 
 impl PartMaker {
-    /// Begins a recording with this name, of a device that now holds the contents of `image`. `began_ns` is time zero of
-    /// the recording, in nanoseconds since 1970.
+    /// Begins a recording with this name, of a device that now holds the contents of `image`.
+    /// `began_ns` is time zero of the recording, in nanoseconds since 1970.
     pub fn new(recording: String, began_ns: u64, image: &dyn DiskImage) -> PartMaker {
         let mut maker = PartMaker {
             recording,
@@ -208,7 +208,8 @@ impl PartMaker {
         self.begin(image);
     }
 
-    /// The watcher; `None` if the device has no known file system. Requests must be shown to it in order.
+    /// The watcher; `None` if the device has no known file system. Requests must be shown to it in
+    /// order.
     pub fn watch(&self) -> Option<&Rc<Watch>> {
         self.watch.as_ref()
     }

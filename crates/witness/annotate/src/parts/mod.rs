@@ -2,7 +2,8 @@
 //!
 //! - this file: what a part says of itself, and the tables that the other parts need.
 //! - [`maker`]: makes parts of the requests that a watcher names.
-//! - [`recorder`]: the sink of a device whose parts are written while it is used; [`writer`]: writes them.
+//! - [`recorder`]: the sink of a device whose parts are written while it is used; [`writer`]:
+//!   writes them.
 //! - [`join`]: all parts of a recording, analysed together; [`whole`]: read as one trace.
 
 pub mod join;
@@ -55,7 +56,8 @@ pub struct PartHead {
     pub found: PartFindings,
     /// The traffic of files.
     pub files: Vec<FileChange>,
-    /// The number of rows whose owner may have changed later, but which were too many to carry over.
+    /// The number of rows whose owner may have changed later, but which were too many to carry
+    /// over.
     pub not_carried: u64,
 }
 
@@ -163,7 +165,8 @@ fn read_earlier(file: &Reading) -> Result<Earlier, StoreError> {
     Ok(all)
 }
 
-/// The columns of [`CONTINUED`]: those of the transactions, with the numbers of requests in the recording.
+/// The columns of [`CONTINUED`]: those of the transactions, with the numbers of requests in the
+/// recording.
 pub(crate) fn continued_columns(all: &[(u64, Transaction)]) -> Vec<Column> {
     let transactions: Vec<&Transaction> = all.iter().map(|(_, t)| t).collect();
     let mut columns = vec![Column::int("transaction_number", all.iter().map(|(n, _)| *n))];

@@ -1,4 +1,5 @@
-//! The sink of a device whose recording has parts: requests are named and kept until their part ends.
+//! The sink of a device whose recording has parts: requests are named and kept until their part
+//! ends.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -62,7 +63,8 @@ pub struct PartRecorder {
 }
 
 impl PartRecorder {
-    /// A recorder for the parts of `maker`. `disk` is the disk model that gives requests their time.
+    /// A recorder for the parts of `maker`. `disk` is the disk model that gives requests their
+    /// time.
     pub fn new(
         maker: PartMaker,
         limits: PartLimits,
@@ -123,8 +125,8 @@ impl PartRecorder {
         self.began.set(None);
     }
 
-    /// Does what is due: ends the part, or begins one that starts with the contents of `image`. Returns the part that
-    /// has ended.
+    /// Does what is due: ends the part, or begins one that starts with the contents of `image`.
+    /// Returns the part that has ended.
     pub fn turn(&self, image: &dyn DiskImage) -> Option<Part> {
         if self.is_asleep.replace(self.wants_sleep.get()) {
             self.maker.borrow_mut().resume(image);

@@ -96,7 +96,8 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Starts the thread. The first error is given to `failed` at once, and nothing more is written then.
+    /// Starts the thread. The first error is given to `failed` at once, and nothing more is written
+    /// then.
     ///
     /// # Errors
     /// There are no more threads.
@@ -147,7 +148,8 @@ impl PartWriter {
         }
     }
 
-    /// Waits until all is written. Returns the totals, and the error after which nothing more was written.
+    /// Waits until all is written. Returns the totals, and the error after which nothing more was
+    /// written.
     pub fn finish(mut self) -> (WrittenParts, Option<StoreError>) {
         self.give = None;
         let ended = self.thread.take().map(JoinHandle::join);
@@ -172,7 +174,8 @@ impl WrittenParts {
 mod tests {
     use super::*;
 
-    /// Days around leap days and at the ends of years, against the calendar; names that would leave the folder.
+    /// Days around leap days and at the ends of years, against the calendar; names that would leave
+    /// the folder.
     #[test]
     fn folders_have_names() {
         let days = [

@@ -1,4 +1,5 @@
-//! Columns of few different words, read as one number for each row: each word is looked up once a page.
+//! Columns of few different words, read as one number for each row: each word is looked up once a
+//! page.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageReader};
@@ -54,8 +55,8 @@ fn dictionary(
     Ok(codes)
 }
 
-/// A data page: a byte with the width of a number in bits, then runs. A run is a repeated number, or groups of eight
-/// numbers.
+/// A data page: a byte with the width of a number in bits, then runs. A run is a repeated number,
+/// or groups of eight numbers.
 fn numbers(bytes: &[u8], values: usize, words: &[u8; 256], into: &mut Vec<u8>) -> Option<()> {
     let (&width, mut rest) = bytes.split_first()?;
     if width > 8 {
@@ -117,9 +118,9 @@ mod tests {
         numbers(bytes, values, &words, &mut all).map(|()| all)
     }
 
-    /// Runs and groups as Parquet's format has them, a number without a word, and damage: an empty run, one beyond
-    /// the page's values, truncated groups, a header that does not end. Catches a run that is counted wrongly, and a
-    /// page that makes the reader loop or take memory.
+    /// Runs and groups as Parquet's format has them, a number without a word, and damage: an empty
+    /// run, one beyond the page's values, truncated groups, a header that does not end. Catches a
+    /// run that is counted wrongly, and a page that makes the reader loop or take memory.
     #[test]
     fn runs_and_groups_are_read() {
         assert_eq!(read(&[2, 6, 1], 3), Some(vec![11; 3]));

@@ -1,6 +1,7 @@
 //! Columns in a Parquet file, and back.
 //!
-//! A file's footer holds the check sum of each column of each row group. A [`Seal`] identifies the whole file.
+//! A file's footer holds the check sum of each column of each row group. A [`Seal`] identifies the
+//! whole file.
 
 mod codes;
 mod read;
@@ -12,7 +13,8 @@ pub(crate) use codes::NO_CODE;
 pub(crate) use read::{Fault, Table};
 pub(crate) use write::{GROUP, ends, write};
 
-/// The footer's key for the check sums (CRC-32C) of its columns, group by group, each as eight hexadecimal digits.
+/// The footer's key for the check sums (CRC-32C) of its columns, group by group, each as eight
+/// hexadecimal digits.
 const SUMS: &str = "ordo.sums";
 
 /// The identity of a file: the check sum of its footer, which holds those of its columns.

@@ -285,7 +285,8 @@ impl Table {
         rows.filter(|rows| *rows <= GROUP_MAX).ok_or_else(|| wrong("a group has too many rows"))
     }
 
-    /// Calls `read` with the column, the definition level (1 where rows may lack a value), and the number of rows.
+    /// Calls `read` with the column, the definition level (1 where rows may lack a value), and the
+    /// number of rows.
     fn group(
         &self,
         name: &str,
@@ -349,8 +350,8 @@ fn sums(digits: &str) -> Result<Vec<u32>, ParquetError> {
     all.ok_or_else(|| wrong("its check sums cannot be read"))
 }
 
-/// Reads until all rows are there. `read` gets the number of rows that are missing, and returns the number read so
-/// far.
+/// Reads until all rows are there. `read` gets the number of rows that are missing, and returns the
+/// number read so far.
 fn whole(
     max: i16,
     rows: usize,
@@ -393,7 +394,8 @@ fn batches<T>(
     }
 }
 
-/// Catches a panic of the library: a damaged page can break its assertions, which is the file's fault.
+/// Catches a panic of the library: a damaged page can break its assertions, which is the file's
+/// fault.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     // The library's state after a panic is not used again.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));

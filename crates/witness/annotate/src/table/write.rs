@@ -19,11 +19,12 @@ use super::read::footer;
 use super::{Column, SUMS, Seal, Values};
 use crate::private;
 
-/// Rows of a group. A trace that takes long has several groups for each processor, and one column of a group fits the
-/// processor's cache.
+/// Rows of a group. A trace that takes long has several groups for each processor, and one column
+/// of a group fits the processor's cache.
 pub(crate) const GROUP: usize = 1 << 17;
 
-/// The ends of groups of about `most` rows. `whole` tells whether a row belongs with the one before it.
+/// The ends of groups of about `most` rows. `whole` tells whether a row belongs with the one before
+/// it.
 pub(crate) fn ends(rows: usize, most: usize, whole: impl Fn(usize) -> bool) -> Vec<usize> {
     let (mut ends, mut first) = (Vec::new(), 0);
     while first < rows {
@@ -37,7 +38,8 @@ pub(crate) fn ends(rows: usize, most: usize, whole: impl Fn(usize) -> bool) -> V
     ends
 }
 
-/// Writes a file with groups of rows that end at `ends`; `columns` gives the columns of a range of rows.
+/// Writes a file with groups of rows that end at `ends`; `columns` gives the columns of a range of
+/// rows.
 pub(crate) fn write(
     path: &Path,
     says: &[(&str, String)],

@@ -42,7 +42,8 @@ fn size_in_pointers(inode: &LfsInode, width: Width) -> usize {
     (inode.size as usize).div_ceil(width.pointer_size())
 }
 
-/// Whether a mode has a known file type. A whiteout is a directory entry without an inode of its own.
+/// Whether a mode has a known file type. A whiteout is a directory entry without an inode of its
+/// own.
 fn is_type(kind: u16) -> bool {
     [IFIFO, IFCHR, IFDIR, IFBLK, IFREG, IFLNK, IFSOCK].contains(&kind)
 }
@@ -123,7 +124,8 @@ impl LfsRun<'_> {
         Ok(())
     }
 
-    /// Checks a device or a short link, whose first `used` pointers hold something else. The others must be zero.
+    /// Checks a device or a short link, whose first `used` pointers hold something else. The others
+    /// must be zero.
     fn check_special(&mut self, target: &mut Target, used: usize) {
         let ino = target.inode.inumber;
         for at in used..NDADDR + NIADDR {
@@ -290,7 +292,8 @@ impl LfsRun<'_> {
         Ok(false)
     }
 
-    /// Claims a block for a file. Returns false if the file cannot have it, so that its pointer must be cleared.
+    /// Claims a block for a file. Returns false if the file cannot have it, so that its pointer
+    /// must be cleared.
     fn take(
         &mut self,
         target: &mut Target,

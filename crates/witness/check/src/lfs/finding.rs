@@ -8,7 +8,8 @@ use crate::finding::findings;
 use crate::terms::{Severity, Slot};
 
 findings! {
-    /// An inconsistency of an LFS, and its place. Blocks are addresses in fragments; offsets are in bytes.
+    /// An inconsistency of an LFS, and its place. Blocks are addresses in fragments; offsets are in
+    /// bytes.
     LfsFinding:
 
     /// One of the two superblocks that checkpoints write is unusable.
@@ -131,7 +132,8 @@ findings! {
         addr: i64,
     } Damage, "inode {ino}: {slot} is {addr}, beyond the end of the file", repair "cleared";
 
-    /// A device or a short link has something behind its number or its target, where other inodes have pointers.
+    /// A device or a short link has something behind its number or its target, where other inodes
+    /// have pointers.
     SpecialWithBlocks {
         /// The inode.
         ino: u64,
@@ -259,7 +261,8 @@ findings! {
         ino: u64,
     } LeakOnly, "inode {ino} has no names left", repair "cleared";
 
-    /// An inode with a name is marked as an orphan in the inode map: a mount finds no file under that name.
+    /// An inode with a name is marked as an orphan in the inode map: a mount finds no file under
+    /// that name.
     NamedOrphan {
         /// The inode.
         ino: u64,

@@ -1,4 +1,5 @@
-//! Passes 3 and 4: every directory is inside the root, and every inode has as many names as its link count.
+//! Passes 3 and 4: every directory is inside the root, and every inode has as many names as its
+//! link count.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +59,8 @@ impl LfsRun<'_> {
             .collect()
     }
 
-    /// Breaks loops of directories that have names only in each other: one of them loses such a name.
+    /// Breaks loops of directories that have names only in each other: one of them loses such a
+    /// name.
     async fn break_loops(&mut self) -> Result<(), LfsCheckError> {
         let mut inside = BTreeSet::from([ROOT_INO]);
         let all: Vec<u64> = self.inodes.keys().copied().collect();
@@ -67,7 +69,8 @@ impl LfsRun<'_> {
             let mut seen = BTreeSet::new();
             while !inside.contains(&at) {
                 if !seen.insert(at) {
-                    // `at` is on the loop. Without its name it is the topmost of the directories below it.
+                    // `at` is on the loop. Without its name it is the topmost of the directories
+                    // below it.
                     if let Some(known) = self.inodes.get_mut(&at) {
                         known.parent = None;
                         known.links -= 1;
@@ -88,8 +91,8 @@ impl LfsRun<'_> {
         Ok(())
     }
 
-    /// Gives an inode a name in `lost+found`, or in the root if there is no such directory. Returns false if
-    /// there is no space.
+    /// Gives an inode a name in `lost+found`, or in the root if there is no such directory. Returns
+    /// false if there is no space.
     async fn reconnect(&mut self, ino: u64) -> Result<bool, LfsCheckError> {
         let name = format!("#{ino}");
         for dir in [self.find_lost_found().await?, Some(ROOT_INO)].into_iter().flatten() {

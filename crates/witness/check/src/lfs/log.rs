@@ -1,9 +1,10 @@
 //! Pass 6: the log behind the checkpoint.
 //!
-//! A partial segment counts when all partial segments up to the one that completes its write-out are valid, with
-//! consecutive serial numbers. Rolling forward moves inodes to their places in the log, and so it does with blocks
-//! that were written after the last inode of their file. It frees files without links, marks written segments dirty,
-//! and moves the checkpoint to the end of the log. Everything else follows from the other passes.
+//! A partial segment counts when all partial segments up to the one that completes its write-out
+//! are valid, with consecutive serial numbers. Rolling forward moves inodes to their places in the
+//! log, and so it does with blocks that were written after the last inode of their file. It frees
+//! files without links, marks written segments dirty, and moves the checkpoint to the end of the
+//! log. Everything else follows from the other passes.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +99,8 @@ impl LfsRun<'_> {
         }
     }
 
-    /// Notes a torn end of the log, which a crash leaves. Only a partial segment that would otherwise count is noted.
+    /// Notes a torn end of the log, which a crash leaves. Only a partial segment that would
+    /// otherwise count is noted.
     fn torn(&mut self, at: i64, error: SummaryError) -> Option<Piece> {
         self.report.torn.get_or_insert((at, error.to_string()));
         None
@@ -117,7 +119,8 @@ impl LfsRun<'_> {
             for block in &piece.blocks {
                 let addr = match *block {
                     PsegBlock::Inodes { addr } => addr,
-                    // Contents on a data device are never in the log, and metadata is always written with its inode.
+                    // Contents on a data device are never in the log, and metadata is always
+                    // written with its inode.
                     PsegBlock::File { .. } if self.contents.is_some() => continue,
                     PsegBlock::File { addr, bytes, ino, version, lbn } => {
                         let blocks = alone.entry(ino).or_default();
@@ -130,7 +133,8 @@ impl LfsRun<'_> {
                 for raw in bytes.chunks_exact(self.sb.width.inode_size()) {
                     let inode = LfsInode::read(self.sb.width, raw);
                     if inode.inumber > IFILE_INO {
-                        // The inode's pointers include all blocks of the file that were written before it.
+                        // The inode's pointers include all blocks of the file that were written
+                        // before it.
                         alone.remove(&inode.inumber);
                         moved.insert(inode.inumber, (addr, inode.nlink, inode.generation));
                     }
@@ -160,8 +164,9 @@ impl LfsRun<'_> {
         Ok(())
     }
 
-    /// Makes a file's pointer lead to a block that was written without the inode. The file must have that version and
-    /// be long enough, and have had a block there or have space for the pointer.
+    /// Makes a file's pointer lead to a block that was written without the inode. The file must
+    /// have that version and be long enough, and have had a block there or have space for the
+    /// pointer.
     async fn place_block(
         &mut self,
         ino: u64,

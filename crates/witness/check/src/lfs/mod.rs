@@ -1,7 +1,7 @@
 //! Checking and repairing LFS, as fsck_lfs does, and rolling its log forward.
 //!
-//! Layers: `superblock` finds the newest checkpoint, `log` reads the log behind it, and `state` holds everything
-//! known so far. On these are the passes, in the order of fsck_lfs's numbers:
+//! Layers: `superblock` finds the newest checkpoint, `log` reads the log behind it, and `state`
+//! holds everything known so far. On these are the passes, in the order of fsck_lfs's numbers:
 //! - 0, the free list of inodes (`free_list`);
 //! - 1, inodes and blocks (`blocks`);
 //! - 2 to 4, names, connectivity, link counts (`names`, `links`);
@@ -10,13 +10,13 @@
 //! - 6, rolling forward (`log`): with a repair it comes before the others, in memory.
 //!
 //! Invariants:
-//! - Nothing is written before all passes are done. Repairs change blocks in place, first blocks of files, then of
-//!   the IFILE, at the end both superblocks. So the next check finds what an interrupted repair has left. Blocks
-//!   that are changed in place no longer match the checksums of their partial segment, but these are not read before
-//!   a checkpoint.
+//! - Nothing is written before all passes are done. Repairs change blocks in place, first blocks of
+//!   files, then of the IFILE, at the end both superblocks. So the next check finds what an
+//!   interrupted repair has left. Blocks that are changed in place no longer match the checksums of
+//!   their partial segment, but these are not read before a checkpoint.
 //! - After pass 1 every block belongs to at most one file.
-//! - No device contents cause a panic or a recursion, or work and memory out of proportion to the log's true
-//!   contents.
+//! - No device contents cause a panic or a recursion, or work and memory out of proportion to the
+//!   log's true contents.
 //!
 //! ```
 //! use ordo_block::ram::RamDisk;
@@ -63,7 +63,8 @@ impl LfsChecker {
         LfsChecker { device: device.erase(), repair, data: None }
     }
 
-    /// A checker of a metadata log of DualFS. Its data device has this shape, and is large enough for its blocks.
+    /// A checker of a metadata log of DualFS. Its data device has this shape, and is large enough
+    /// for its blocks.
     pub(crate) fn of_pair(
         device: impl BlockDevice,
         shape: DataShape,
@@ -88,11 +89,12 @@ impl LfsChecker {
         Ok(report)
     }
 
-    /// Checks the file system, and makes the repairs that were asked for. Repairs are durable on return.
+    /// Checks the file system, and makes the repairs that were asked for. Repairs are durable on
+    /// return.
     ///
     /// # Errors
-    /// There is no LFS to check, its IFILE cannot be read, or the device failed. An inconsistent LFS is no error; it
-    /// is in the report.
+    /// There is no LFS to check, its IFILE cannot be read, or the device failed. An inconsistent
+    /// LFS is no error; it is in the report.
     pub async fn run(&self) -> Result<LfsReport, LfsCheckError> {
         let found = superblock::find(&self.device, self.data.is_some()).await?;
         let mut run = LfsRun::open(&self.device, found, self.data).await?;

@@ -14,8 +14,8 @@ use super::state::LfsRun;
 use super::{LfsCheckError, LfsFinding};
 use crate::names::printable;
 
-/// A chunk of a directory: the directory, the chunk's place in it in bytes, its block, and its place in the block in
-/// bytes.
+/// A chunk of a directory: the directory, the chunk's place in it in bytes, its block, and its
+/// place in the block in bytes.
 #[derive(Clone, Copy)]
 struct Chunk {
     ino: u64,
@@ -25,8 +25,8 @@ struct Chunk {
 }
 
 impl LfsRun<'_> {
-    /// Truncates a directory to whole chunks, and before the first block that is missing or cannot be its own.
-    /// Returns false if nothing is left.
+    /// Truncates a directory to whole chunks, and before the first block that is missing or cannot
+    /// be its own. Returns false if nothing is left.
     pub(super) async fn fit_directory(
         &mut self,
         target: &mut Target,
@@ -188,7 +188,8 @@ impl LfsRun<'_> {
         let mut space = CHUNK - 2 * dir::entry_size(width, 2);
         for (ino, kind, name) in found.iter().filter(|(.., n)| n != b"." && n != b"..") {
             let size = dir::entry_size(width, name.len());
-            // An entry that does not fit any more loses its name here. The inode gets another name later.
+            // An entry that does not fit any more loses its name here. The inode gets another name
+            // later.
             if size <= space {
                 space -= size;
                 entries.push((*ino, *kind, name));

@@ -32,10 +32,11 @@ pub struct LfsReport {
     pub was_clean: bool,
     /// Whether the file system was assumed to be clean and not checked.
     pub skipped: bool,
-    /// The log behind the checkpoint. Without a repair the passes check the checkpoint, as fsck_lfs does; a repair
-    /// rolls forward first.
+    /// The log behind the checkpoint. Without a repair the passes check the checkpoint, as fsck_lfs
+    /// does; a repair rolls forward first.
     pub log: LogBehind,
-    /// The place of a torn partial segment that ends the log, and its fault. A crash leaves such an end.
+    /// The place of a torn partial segment that ends the log, and its fault. A crash leaves such an
+    /// end.
     pub torn: Option<(i64, String)>,
     /// Whether the log was rolled forward on disk.
     pub rolled_forward: bool,
@@ -103,7 +104,8 @@ impl LfsReport {
         }
     }
 
-    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if any is left.
+    /// The exit status of fsck(8): 0 for no findings, 1 if all findings are repaired, 4 if any is
+    /// left.
     pub fn exit_code(&self) -> i32 {
         match (self.is_consistent(), self.repaired && self.unrepairable == 0) {
             (true, _) => 0,
@@ -188,7 +190,8 @@ pub enum LfsCheckError {
         /// The IFILE's size in bytes.
         size: u64,
     },
-    /// A block of the IFILE is missing, has an impossible address, or has the address of another one.
+    /// A block of the IFILE is missing, has an impossible address, or has the address of another
+    /// one.
     #[error("block {lbn} of the IFILE has the impossible address {addr}")]
     IfileBlock {
         /// The logical block.

@@ -1,7 +1,8 @@
 //! Names that a directory has twice.
 //!
-//! A directory may have any number of names, so that the first reading keeps only their hashes. Only if a hash comes twice is the
-//! directory read again, and the names with such hashes are compared themselves.
+//! A directory may have any number of names, so that the first reading keeps only their hashes.
+//! Only if a hash comes twice is the directory read again, and the names with such hashes are
+//! compared themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +31,8 @@ impl Names {
 }
 
 impl LfsRun<'_> {
-    /// Removes all but the first entry of each name with one of these hashes. The names of the directory have been counted.
+    /// Removes all but the first entry of each name with one of these hashes. The names of the
+    /// directory have been counted.
     pub(super) async fn remove_same_names(
         &mut self,
         ino: u64,

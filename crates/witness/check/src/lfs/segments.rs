@@ -19,8 +19,8 @@ struct Sums {
 }
 
 impl LfsRun<'_> {
-    /// Checks the live bytes of each segment, the clean segments, and the totals. After rolling forward, differences
-    /// are expected and are no findings.
+    /// Checks the live bytes of each segment, the clean segments, and the totals. After rolling
+    /// forward, differences are expected and are no findings.
     pub(super) fn check_segments(&mut self) {
         if self.relist {
             self.make_free_list();

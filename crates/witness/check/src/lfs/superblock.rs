@@ -28,8 +28,8 @@ async fn read(
     }
 }
 
-/// Finds the newest checkpoint: the usable one of the first two superblocks, or the one with the higher serial number
-/// if both are usable. `is_dual`: of DualFS's metadata log.
+/// Finds the newest checkpoint: the usable one of the first two superblocks, or the one with the
+/// higher serial number if both are usable. `is_dual`: of DualFS's metadata log.
 pub(super) async fn find(device: &Device, is_dual: bool) -> Result<Found, LfsCheckError> {
     let found = match read(device, LABEL_BYTES, is_dual).await? {
         Ok(first) => with_second(device, first).await?,
@@ -66,8 +66,8 @@ async fn with_second(device: &Device, first: Superblock) -> Result<Found, LfsChe
     })
 }
 
-/// Searches for the second superblock if the first is unusable. It is at the start of a segment, but the segment size
-/// is not known.
+/// Searches for the second superblock if the first is unusable. It is at the start of a segment,
+/// but the segment size is not known.
 async fn search(
     device: &Device,
     error: &SuperblockError,

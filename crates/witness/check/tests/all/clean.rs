@@ -1,4 +1,5 @@
-//! Valid file systems give no findings, whichever program made them. Catches a check that is stricter than the format.
+//! Valid file systems give no findings, whichever program made them. Catches a check that is
+//! stricter than the format.
 
 use std::rc::Rc;
 

@@ -15,7 +15,8 @@ use ordo_ordering::NoOrder;
 use ordo_runtime::Executor;
 use ordo_vfs::{FileSystem, NewNode};
 
-/// Names of three letters that fill a directory's three chunks up to eight bytes, so that lost+found does not fit.
+/// Names of three letters that fill a directory's three chunks up to eight bytes, so that
+/// lost+found does not fit.
 fn names() -> Vec<Vec<u8>> {
     (0..40 + 2 * 42).map(|n| format!("{n:03}").into_bytes()).collect()
 }
@@ -45,8 +46,9 @@ fn full_root() -> Rc<RamDisk> {
     disk
 }
 
-/// The root directory must grow into a longer run elsewhere to take lost+found in. Catches a repair whose inode
-/// points there before the entries are written: the next repair would lose everything in the root.
+/// The root directory must grow into a longer run elsewhere to take lost+found in. Catches a repair
+/// whose inode points there before the entries are written: the next repair would lose everything
+/// in the root.
 #[test]
 fn files_keep_their_names_when_a_repair_is_interrupted() {
     let disk = full_root();

@@ -1,8 +1,9 @@
-//! Every field of superblock, copies, totals, recovery record, summary and group headers, changed alone. Fault model:
-//! one number of a valid file system is set to 0, 1, the largest value, one more or one less, with the check-hash
-//! corrected; or one byte is changed without that. Required: the result that `docs/formats/ufs2-checks.md` promises
-//! for the field; a repair exits with 1, and a check after it finds nothing and exits with 0. Catches a field that is
-//! never compared, a page that promises too much, and a repair that leaves something.
+//! Every field of superblock, copies, totals, recovery record, summary and group headers, changed
+//! alone. Fault model: one number of a valid file system is set to 0, 1, the largest value, one
+//! more or one less, with the check-hash corrected; or one byte is changed without that. Required:
+//! the result that `docs/formats/ufs2-checks.md` promises for the field; a repair exits with 1, and
+//! a check after it finds nothing and exits with 0. Catches a field that is never compared, a page
+//! that promises too much, and a repair that leaves something.
 
 use crate::support::mutants::{How, Mutant, STRUCTURES, Shape, lines, shapes};
 use crate::support::{check, kinds};
@@ -69,7 +70,8 @@ fn judge(shape: &Shape, mutant: &Mutant) -> Result<(), String> {
     Ok(())
 }
 
-/// Tries `count` mutants of every shape, or all of them where `count` is large. Returns the number tried.
+/// Tries `count` mutants of every shape, or all of them where `count` is large. Returns the number
+/// tried.
 fn campaign(count: usize) -> usize {
     let (mut tried, mut wrong) = (0, Vec::new());
     for (turn, shape) in [Endian::Little, Endian::Big].into_iter().flat_map(shapes).enumerate() {
@@ -92,7 +94,8 @@ fn each_planted_field_value_has_the_finding_on_the_page() {
     assert!(campaign(SOME) > 600);
 }
 
-/// All mutants, which take minutes: `cargo test --release -p ordo-check --test all -- --ignored all_mutants`
+/// All mutants, which take minutes: `cargo test --release -p ordo-check --test all -- --ignored
+/// all_mutants`
 #[test]
 #[ignore = "takes minutes"]
 fn all_mutants_are_found_as_the_page_says_and_repaired() {
@@ -101,8 +104,8 @@ fn all_mutants_are_found_as_the_page_says_and_repaired() {
     assert!(tried > 10_000);
 }
 
-/// FreeBSD's fsck finds nothing that Ordo's check misses, and nothing after Ordo's repair. `ORDO_MUTANTS` sets the
-/// number of each shape.
+/// FreeBSD's fsck finds nothing that Ordo's check misses, and nothing after Ordo's repair.
+/// `ORDO_MUTANTS` sets the number of each shape.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_finds_no_more_in_mutants_and_nothing_in_repaired_ones() {

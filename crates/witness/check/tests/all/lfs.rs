@@ -1,7 +1,7 @@
-//! The check of LFS. Fault model: an image that NetBSD or Ordo wrote, with one structure changed. Required: NetBSD's images
-//! are clean, as its own fsck_lfs says; a check names exactly the planted fault and writes nothing; a repair removes
-//! it, and a second check finds nothing. Catches a check that is missing, names another fault or repairs half, and a
-//! repair that does damage.
+//! The check of LFS. Fault model: an image that NetBSD or Ordo wrote, with one structure changed.
+//! Required: NetBSD's images are clean, as its own fsck_lfs says; a check names exactly the planted
+//! fault and writes nothing; a repair removes it, and a second check finds nothing. Catches a check
+//! that is missing, names another fault or repairs half, and a repair that does damage.
 
 use ordo_block::ram::RamDisk;
 use ordo_check::Repair;
@@ -50,7 +50,8 @@ fn images_of_netbsd_are_clean() {
     }
 }
 
-/// The log behind a checkpoint becomes part of the checkpoint: a second check finds no fault, and no log behind it.
+/// The log behind a checkpoint becomes part of the checkpoint: a second check finds no fault, and
+/// no log behind it.
 #[test]
 fn a_log_is_rolled_forward() {
     let Some(disk) = image("cut64-8k") else { return };
@@ -132,7 +133,8 @@ fn what_cannot_be_repaired_is_said() {
     let (report, _) = check(&surgeon.disk, Repair::Yes);
     assert!(report.findings.iter().any(|f| f.kind() == "RootMissing"), "{report}");
     assert_eq!(report.exit_code(), 4);
-    // A directory with a hole is truncated before it. The files behind it get other names, as far as there is space.
+    // A directory with a hole is truncated before it. The files behind it get other names, as far
+    // as there is space.
     let surgeon = Surgeon::new(&image);
     let big = surgeon.find("bigdir");
     surgeon.change_inode(big, |i| i.db[1] = 0);
@@ -145,7 +147,8 @@ fn what_cannot_be_repaired_is_said() {
     );
 }
 
-/// Without an IFILE nothing can be found: each way in which it can be damaged is an error with a name.
+/// Without an IFILE nothing can be found: each way in which it can be damaged is an error with a
+/// name.
 #[test]
 fn a_broken_ifile_is_an_error() {
     let Some(image) = image("tree64-8k") else { return };

@@ -1,5 +1,5 @@
-//! Damage to an LFS, a case for each finding: an image, opened for changes. Images have a directory `bigdir` of some blocks with
-//! the files `f00001` and `f00002`, and a file with an indirect block.
+//! Damage to an LFS, a case for each finding: an image, opened for changes. Images have a directory
+//! `bigdir` of some blocks with the files `f00001` and `f00002`, and a file with an indirect block.
 
 use ordo_block::ram::RamDisk;
 use ordo_format::lfs::ifile::{ORPHAN, ORPHAN_2016, seg_flag};

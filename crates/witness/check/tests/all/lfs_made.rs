@@ -1,5 +1,5 @@
-//! An LFS of Ordo's with files of every kind, after some work: names as in NetBSD's tree of files, so that the same damage can be
-//! planted.
+//! An LFS of Ordo's with files of every kind, after some work: names as in NetBSD's tree of files,
+//! so that the same damage can be planted.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! Random damage to the metadata of an LFS that is in use: superblocks, IFILE, inodes, indirect blocks, directories.
+//! Random damage to the metadata of an LFS that is in use: superblocks, IFILE, inodes, indirect
+//! blocks, directories.
 
 use ordo_block::ram::RamDisk;
 use ordo_format::lfs::{IFILE_INO, SUPERBLOCK_SIZE, checksum, superblock};
@@ -89,7 +90,8 @@ impl Targets {
         let (_, ranges) = self.ranges.iter().find(|(p, _)| *p == place).expect("all are there");
         for _ in 0..1 + dice.below(2) {
             let (from, len) = ranges[dice.below(ranges.len() as u64) as usize];
-            // Most of a block of the IFILE or of a directory is alike, and so its start is taken more often.
+            // Most of a block of the IFILE or of a directory is alike, and so its start is taken
+            // more often.
             let len = if dice.below(3) == 0 { len } else { len.min(256) };
             let at = from + dice.below(len);
             if place == Place::Superblock {

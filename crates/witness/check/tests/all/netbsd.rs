@@ -1,8 +1,10 @@
-//! Damage to LFS, judged by Ordo's check and by NetBSD's own fsck_lfs. `make test-netbsd` runs these tests.
+//! Damage to LFS, judged by Ordo's check and by NetBSD's own fsck_lfs. `make test-netbsd` runs
+//! these tests.
 //!
-//! Fault model: damage that Ordo's check does not see, or a repair that satisfies only its own checker. Each case of
-//! `lfs_damage` and random damage is planted in images that NetBSD wrote and in ones that Ordo wrote. Required: what
-//! fsck_lfs finds, Ordo finds too, and fsck_lfs finds nothing after Ordo's repair. What only Ordo finds must have a reason.
+//! Fault model: damage that Ordo's check does not see, or a repair that satisfies only its own
+//! checker. Each case of `lfs_damage` and random damage is planted in images that NetBSD wrote and
+//! in ones that Ordo wrote. Required: what fsck_lfs finds, Ordo finds too, and fsck_lfs finds
+//! nothing after Ordo's repair. What only Ordo finds must have a reason.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +19,8 @@ use crate::lfs_damage::{CASES, Surgeon};
 use crate::lfs_made::made;
 use crate::lfs_random::{PLACES, Place, Targets};
 
-/// The images, each with its name in tables. NetBSD's are left out, with a message, where they are absent.
+/// The images, each with its name in tables. NetBSD's are left out, with a message, where they are
+/// absent.
 fn images(netbsd: &[&'static str]) -> Vec<(String, RamDisk)> {
     let ours = [(8192, 1024), (4096, 512)];
     let ours = ours.map(|(block, frag)| (format!("Ordo's, {block}/{frag}"), made(block, frag)));
@@ -25,7 +28,8 @@ fn images(netbsd: &[&'static str]) -> Vec<(String, RamDisk)> {
     ours.into_iter().chain(theirs).collect()
 }
 
-/// Nothing is found in images that are sound for Ordo: without this the other results would mean nothing.
+/// Nothing is found in images that are sound for Ordo: without this the other results would mean
+/// nothing.
 #[test]
 #[ignore = "needs NetBSD's fsck_lfs: make test-netbsd"]
 fn netbsd_finds_nothing_in_sound_images() {
@@ -195,7 +199,8 @@ fn number(variable: &str, default: u64) -> u64 {
 struct Verdicts {
     /// The number of images with each pair of verdicts: Ordo's, then fsck_lfs's.
     counts: BTreeMap<(Place, &'static str, &'static str), u64>,
-    /// The first finding of Ordo's in each image in which fsck_lfs finds nothing: how often each kind is the first.
+    /// The first finding of Ordo's in each image in which fsck_lfs finds nothing: how often each
+    /// kind is the first.
     only_ours: BTreeMap<&'static str, u64>,
 }
 
@@ -241,7 +246,8 @@ fn judge(
     }
 }
 
-/// `ORDO_NETBSD_RANDOM` says how many images of each kind are damaged, from the seed `ORDO_NETBSD_SEED` on.
+/// `ORDO_NETBSD_RANDOM` says how many images of each kind are damaged, from the seed
+/// `ORDO_NETBSD_SEED` on.
 #[test]
 #[ignore = "needs NetBSD's fsck_lfs: make test-netbsd"]
 fn netbsd_finds_no_random_damage_that_is_missed_here() {

@@ -1,7 +1,8 @@
-//! Scribbled and hostile images. Fault model: arbitrary metadata bytes of a valid file system are overwritten (noise,
-//! zeros, ones, plausible small numbers, another piece of the image), with or without corrected check-hashes, one to
-//! a dozen times. Required: no panic, an end, the same findings with and without repair, and no findings in a second
-//! check after one repair, unless something was called unrepairable.
+//! Scribbled and hostile images. Fault model: arbitrary metadata bytes of a valid file system are
+//! overwritten (noise, zeros, ones, plausible small numbers, another piece of the image), with or
+//! without corrected check-hashes, one to a dozen times. Required: no panic, an end, the same
+//! findings with and without repair, and no findings in a second check after one repair, unless
+//! something was called unrepairable.
 
 use std::rc::Rc;
 
@@ -160,8 +161,9 @@ fn any_scribble_is_repaired_in_one_run() {
     }
 }
 
-/// FreeBSD's own fsck finds nothing that Ordo's check misses, and nothing after Ordo's repair. It may end in the
-/// middle of a check, as it does with some sizes and counts; then it has found nothing.
+/// FreeBSD's own fsck finds nothing that Ordo's check misses, and nothing after Ordo's repair. It
+/// may end in the middle of a check, as it does with some sizes and counts; then it has found
+/// nothing.
 #[test]
 #[ignore = "needs FreeBSD's fsck_ffs: make test-freebsd"]
 fn freebsd_is_content_with_what_was_scribbled_on_and_repaired() {

@@ -1,9 +1,9 @@
 //! States that a crash leaves under soft updates: those that are ordinary, and their repair.
 //!
-//! Fault model: a valid file system, marked as soft updates leave it after a crash, with one structure in a state
-//! through which soft updates pass; then the same with damage besides. Catches a check that alarms people over every
-//! crash, one that fills lost+found with files that were being removed, and one that clears files although a
-//! directory was lost.
+//! Fault model: a valid file system, marked as soft updates leave it after a crash, with one
+//! structure in a state through which soft updates pass; then the same with damage besides. Catches
+//! a check that alarms people over every crash, one that fills lost+found with files that were
+//! being removed, and one that clears files although a directory was lost.
 
 use std::rc::Rc;
 

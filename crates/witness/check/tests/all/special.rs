@@ -1,4 +1,5 @@
-//! Findings that need an image of their own, alternate superblocks, and the results of a run for its caller.
+//! Findings that need an image of their own, alternate superblocks, and the results of a run for
+//! its caller.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -47,8 +48,8 @@ fn more_names_than_a_count_can_hold_are_reported_each_time() {
     }
 }
 
-/// A file system without a free fragment. Its root directory has `dir` with a file in it, and a file `f` that is not
-/// empty. With `full`, the root has names of one letter up to its end.
+/// A file system without a free fragment. Its root directory has `dir` with a file in it, and a
+/// file `f` that is not empty. With `full`, the root has names of one letter up to its end.
 fn without_space(full: bool) -> Rc<RamDisk> {
     let options = MkfsOptions {
         block_size: 4096,
@@ -90,8 +91,8 @@ fn without_space(full: bool) -> Rc<RamDisk> {
     disk
 }
 
-/// Catches advice that cannot be followed: a disk that must be checked before it can be mounted, while its check asks
-/// for space that only a mount could make.
+/// Catches advice that cannot be followed: a disk that must be checked before it can be mounted,
+/// while its check asks for space that only a mount could make.
 #[test]
 fn without_space_for_lost_and_found_the_root_directory_takes_things_in() {
     for name in ["d", "f"] {
@@ -103,8 +104,8 @@ fn without_space_for_lost_and_found_the_root_directory_takes_things_in() {
     }
 }
 
-/// A file that cannot have a name anywhere is cleared in a full repair, as FreeBSD's fsck does; a preen leaves it. A
-/// directory is left, and reported each time.
+/// A file that cannot have a name anywhere is cleared in a full repair, as FreeBSD's fsck does; a
+/// preen leaves it. A directory is left, and reported each time.
 #[test]
 fn orphans_without_space_in_lost_found_are_cleared_or_reported_each_time() {
     let disk = without_space(true);
@@ -253,9 +254,10 @@ fn a_failing_device_is_an_error_not_a_finding() {
     );
 }
 
-/// A snapshot has special addresses, 1 and 2, for blocks that it need not hold. They count as blocks when its end is
-/// looked for, also when it is measured again because of another address. Would catch a repair that cuts the file before
-/// such an address, and leaves the address for the next check.
+/// A snapshot has special addresses, 1 and 2, for blocks that it need not hold. They count as
+/// blocks when its end is looked for, also when it is measured again because of another address.
+/// Would catch a repair that cuts the file before such an address, and leaves the address for the
+/// next check.
 #[test]
 fn a_snapshot_that_is_measured_again_keeps_its_marks() {
     for form in FORMS {

@@ -1,7 +1,8 @@
-//! Every inconsistency, one at a time, in both formats and byte orders. Fault model: a valid file system with one structure
-//! changed (and its check-hash corrected, unless that is the fault). Required: a check names exactly that and writes
-//! nothing; a preen repairs it only where that loses nothing; a repair removes it, and a second check finds nothing.
-//! Catches a check that is missing, names another fault or repairs half, and a repair that does damage.
+//! Every inconsistency, one at a time, in both formats and byte orders. Fault model: a valid file
+//! system with one structure changed (and its check-hash corrected, unless that is the fault).
+//! Required: a check names exactly that and writes nothing; a preen repairs it only where that
+//! loses nothing; a repair removes it, and a second check finds nothing. Catches a check that is
+//! missing, names another fault or repairs half, and a repair that does damage.
 
 use std::rc::Rc;
 
@@ -262,8 +263,8 @@ const OLDER: &[Case] = &[
     }),
 ];
 
-/// Faults of structures that UFS1 does not have: check-hashes, attributes, inodes that are not initialised, a record of
-/// the superblock's copies, flags at their new place.
+/// Faults of structures that UFS1 does not have: check-hashes, attributes, inodes that are not
+/// initialised, a record of the superblock's copies, flags at their new place.
 fn is_of_ufs2(case: &Case) -> bool {
     let kinds = ["Hash", "Attributes", "InitialisedTooLow", "RecoveryRecord"];
     kinds.iter().any(|kind| case.0.contains(kind))
@@ -350,9 +351,10 @@ fn preening_in(version: UfsVersion) {
     assert!(repaired > 15 && left > 15, "{repaired} {left}");
 }
 
-/// A file grew by a block whose pointer is in an indirect block, and the crash came before its inode was written. The
-/// file is as its inode says, so a preen clears the pointer; but not in an inode, which has its size beside it, not in
-/// a directory, where entries would be lost, and not after soft updates, which leave no such pointer.
+/// A file grew by a block whose pointer is in an indirect block, and the crash came before its
+/// inode was written. The file is as its inode says, so a preen clears the pointer; but not in an
+/// inode, which has its size beside it, not in a directory, where entries would be lost, and not
+/// after soft updates, which leave no such pointer.
 #[test]
 fn growth_that_a_crash_cut_off_is_preened() {
     let beyond = |s: &Surgeon, file| s.put_pointer(s.inode(file).ib[0], 100, 5000);
@@ -380,9 +382,9 @@ fn growth_that_a_crash_cut_off_is_preened() {
     }
 }
 
-/// A directory that a crash left half created or half removed: an inode of size 0 without a name, as the ordering
-/// `sync` may leave it. A preen clears it whatever its link count. With a name, it has lost its `.` and `..`, which
-/// is for a person to decide.
+/// A directory that a crash left half created or half removed: an inode of size 0 without a name,
+/// as the ordering `sync` may leave it. A preen clears it whatever its link count. With a name, it
+/// has lost its `.` and `..`, which is for a person to decide.
 #[test]
 fn a_directory_that_is_half_made_or_half_removed_is_preened() {
     for links in [0, 1, 2] {

@@ -18,7 +18,8 @@ struct BtrfsPiece {
 pub(super) enum There {
     /// A logical address, and the number of bytes for which the mapping continues.
     Address { chunk: Rc<Chunk>, address: u64, left: u64 },
-    /// A chunk striped with parity, which is not read, and the number of bytes for which it continues.
+    /// A chunk striped with parity, which is not read, and the number of bytes for which it
+    /// continues.
     Parity { left: u64 },
     /// No chunk up to the place `to`.
     Nothing { to: u64 },
@@ -29,11 +30,12 @@ pub(super) struct Chunks {
     devid: u64,
     /// The device's size in bytes.
     bytes: u64,
-    /// Every chunk item, with the number of leaves that hold it and the order in which the first one came.
+    /// Every chunk item, with the number of leaves that hold it and the order in which the first
+    /// one came.
     said: BTreeMap<Chunk, (u32, u64)>,
     now: u64,
-    /// The chunks by address. If two overlap, the later one counts: one transaction may remove a chunk and give its
-    /// addresses to another.
+    /// The chunks by address. If two overlap, the later one counts: one transaction may remove a
+    /// chunk and give its addresses to another.
     by_address: BTreeMap<u64, Rc<Chunk>>,
     by_place: BTreeMap<u64, BtrfsPiece>,
     changed: bool,
@@ -111,8 +113,8 @@ impl Chunks {
         }
     }
 
-    /// Calls `each` with an address, its place on this device, and the number of bytes for which the mapping
-    /// continues.
+    /// Calls `each` with an address, its place on this device, and the number of bytes for which
+    /// the mapping continues.
     pub(super) fn places(&self, address: u64, len: u64, each: impl FnMut(u64, u64, u64)) {
         if let Some((_, chunk)) = self.by_address.range(..=address).next_back()
             && address < chunk.end()

@@ -1,8 +1,9 @@
 //! The known tree blocks, and the number of pointers to each.
 //!
-//! A block is in the forest from the time it is written until the current roots no longer lead to it. (A new block is
-//! kept until the superblock makes its transaction current.) Snapshots share blocks, so pointers are counted. A
-//! pointer names the transaction that wrote the block: a later block at the same address is another block.
+//! A block is in the forest from the time it is written until the current roots no longer lead to
+//! it. (A new block is kept until the superblock makes its transaction current.) Snapshots share
+//! blocks, so pointers are counted. A pointer names the transaction that wrote the block: a later
+//! block at the same address is another block.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +85,8 @@ impl Forest {
         self.nodes.entry(at).or_default().by += 1;
     }
 
-    /// Removes a pointer to a block. A block without pointers is free, and its own pointers are removed too.
+    /// Removes a pointer to a block. A block without pointers is free, and its own pointers are
+    /// removed too.
     pub(super) fn drop_reference(&mut self, at: Pointer, gone: &mut Vec<Body>) {
         // A loop instead of a recursion: damage may make a chain of any length.
         let mut rest = vec![at];
@@ -103,7 +105,8 @@ impl Forest {
         }
     }
 
-    /// Notes that a root leads to this block already, so that the block need not wait for its transaction.
+    /// Notes that a root leads to this block already, so that the block need not wait for its
+    /// transaction.
     pub(super) fn reached(&mut self, at: Pointer, gone: &mut Vec<Body>) {
         if self.new.remove(&at) {
             self.drop_reference(at, gone);
@@ -132,8 +135,9 @@ mod tests {
         Body { below: below.into(), ..Body::default() }
     }
 
-    /// Two roots share a leaf. When one root goes, the leaf must stay; when both are gone, it must go. A block of a
-    /// new transaction stays until the transaction is current, and then goes if no root leads to it.
+    /// Two roots share a leaf. When one root goes, the leaf must stay; when both are gone, it must
+    /// go. A block of a new transaction stays until the transaction is current, and then goes if no
+    /// root leads to it.
     #[test]
     fn shared_tree_blocks_stay() {
         let mut forest = Forest::default();
@@ -154,8 +158,8 @@ mod tests {
         assert!(forest.nodes.is_empty() && forest.at.is_empty() && gone.len() == 4);
     }
 
-    /// A block that leads to itself, a long chain, and an address that is used again while a pointer to the old block
-    /// remains: the walk ends, and the overwritten block is forgotten.
+    /// A block that leads to itself, a long chain, and an address that is used again while a
+    /// pointer to the old block remains: the walk ends, and the overwritten block is forgotten.
     #[test]
     fn tree_blocks_that_point_in_a_circle_end() {
         let mut forest = Forest::default();

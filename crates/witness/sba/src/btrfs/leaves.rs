@@ -28,7 +28,8 @@ pub(super) struct BtrfsLog {
 pub(super) struct Body {
     /// The tree for which the block was made.
     pub(super) owner: u64,
-    /// The first bytes of its checksum. A block that is written again unchanged has the same checksum.
+    /// The first bytes of its checksum. A block that is written again unchanged has the same
+    /// checksum.
     pub(super) sum: u64,
     /// The blocks to which it points.
     pub(super) below: Box<[Pointer]>,
@@ -47,7 +48,8 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, state: &mut DecoderSt
     for (key, bytes) in node.items() {
         match key.kind {
             kind::ROOT if owner == tree::ROOT => {
-                // A subvolume that is being removed is free in part, and nothing records which part.
+                // A subvolume that is being removed is free in part, and nothing records which
+                // part.
                 let item = RootItem::read(bytes).filter(|item| !item.is_partly_gone());
                 below.extend(item.and_then(|item| item.root()));
             }
@@ -77,7 +79,8 @@ pub(super) fn read(g: &Geometry, node: &Node<'_>, of: u64, state: &mut DecoderSt
                 }
             }
             kind::DIR_INDEX => {
-                // Entries of files repeat the references in the inodes, so only entries of subvolumes are read.
+                // Entries of files repeat the references in the inodes, so only entries of
+                // subvolumes are read.
                 if let Some((entry, name)) = DirItem::read(bytes)
                     && entry.location.kind == kind::ROOT
                     && let Some(dir) = file(of, key.objectid)

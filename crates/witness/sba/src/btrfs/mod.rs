@@ -1,14 +1,15 @@
 //! The decoder of btrfs.
 //!
-//! Everything but data is in trees, and no tree block is changed in place. A transaction writes changed blocks
-//! elsewhere, up to the root, and then the superblock, which makes the new roots current and the old ones free. A
-//! tree block carries its tree, its address and a checksum: if these agree, the block is known without a pointer to
-//! it. Data are known when a leaf with their extent is written ([`owners`]). Addresses are logical; chunks map them
-//! to the device ([`chunks`]). Pointers to blocks are counted ([`forest`]).
+//! Everything but data is in trees, and no tree block is changed in place. A transaction writes
+//! changed blocks elsewhere, up to the root, and then the superblock, which makes the new roots
+//! current and the old ones free. A tree block carries its tree, its address and a checksum: if
+//! these agree, the block is known without a pointer to it. Data are known when a leaf with their
+//! extent is written ([`owners`]). Addresses are logical; chunks map them to the device
+//! ([`chunks`]). Pointers to blocks are counted ([`forest`]).
 //!
-//! An fsync writes a tree of its own, the log tree, and a superblock that leads to it. Log tree blocks are journal
-//! traffic. The tree of log roots names the subvolume of each log tree, so the subvolume is known when that
-//! superblock is written.
+//! An fsync writes a tree of its own, the log tree, and a superblock that leads to it. Log tree
+//! blocks are journal traffic. The tree of log roots names the subvolume of each log tree, so the
+//! subvolume is known when that superblock is written.
 
 mod chunks;
 mod forest;
@@ -100,8 +101,8 @@ impl Btrfs {
         ((at >> self.g.sector_shift) + 1) << self.g.sector_shift
     }
 
-    /// Claims the blocks of an extent for the file to which they belong. A file that uses only a part of the extent
-    /// owns only that part.
+    /// Claims the blocks of an extent for the file to which they belong. A file that uses only a
+    /// part of the extent owns only that part.
     fn claim(&self, extent: &BtrfsExtent, state: &mut DecoderState) {
         let (start, class, shift) = (extent.start, extent.class(), self.g.sector_shift);
         let end = start + extent.disk_len;
@@ -160,8 +161,8 @@ impl Btrfs {
             let leaf = if at.level == 0 { &bytes[..self.g.node_size] } else { &[] };
             log.leaf = leaf.into();
         }
-        // An item in both the old and the new block is counted twice for a moment, so the new block is added before
-        // the old one is removed.
+        // An item in both the old and the new block is counted twice for a moment, so the new block
+        // is added before the old one is removed.
         self.change(Some(&body), Vec::new(), state);
         let mut gone = Vec::new();
         self.forest.put(at, body, new, &mut gone);
@@ -279,7 +280,8 @@ impl Btrfs {
         self.change(None, gone, state);
     }
 
-    /// Names a write to a place in no known chunk. A possible tree block is kept until its chunk is known.
+    /// Names a write to a place in no known chunk. A possible tree block is kept until its chunk is
+    /// known.
     fn early_written(&mut self, at: u64, bytes: &[u8]) -> ClassifiedRange {
         let end = at + bytes.len() as u64;
         let size = self.g.node_size as u64;

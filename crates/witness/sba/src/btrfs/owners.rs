@@ -1,4 +1,5 @@
-//! The files that own extents of data. Many files may share an extent, and many leaves may refer to it.
+//! The files that own extents of data. Many files may share an extent, and many leaves may refer to
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +7,23 @@ use ordo_format::btrfs::tree;
 
 use crate::kind::Class;
 
-/// The most users of an extent that are searched for the owner of a byte. Others own it too, but are not searched.
+/// The most users of an extent that are searched for the owner of a byte. Others own it too, but
+/// are not searched.
 const USERS_MAX: usize = 64;
 /// The bits of a file's number that hold the inode's number; the subvolume's is above.
 const INODE_BITS: u32 = 40;
 
-/// The number by which a file is known outside of the decoder: the inode number, with the subvolume's number above
-/// it unless it is the first subvolume. `None` if it does not fit, or if the subvolume is not known.
+/// The number by which a file is known outside of the decoder: the inode number, with the
+/// subvolume's number above it unless it is the first subvolume. `None` if it does not fit, or if
+/// the subvolume is not known.
 pub(super) fn file(of: u64, ino: u64) -> Option<u64> {
     let fits = tree::is_subvolume(of) && ino >> INODE_BITS == 0 && of >> (64 - INODE_BITS) == 0;
     let above = if of == tree::FS { 0 } else { of };
     fits.then_some(above << INODE_BITS | ino)
 }
 
-/// A part of an extent as a part of a file. Parts are ordered by address; of several parts with the same extent,
-/// the first owns it.
+/// A part of an extent as a part of a file. Parts are ordered by address; of several parts with the
+/// same extent, the first owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BtrfsExtent {
     /// The address of the extent.
@@ -30,7 +33,8 @@ pub(super) struct BtrfsExtent {
     pub(super) ino: u64,
     /// The offset of this part in the file, in bytes.
     pub(super) at: u64,
-    /// The offset of this part in the extent, in bytes; for a compressed extent, after decompression.
+    /// The offset of this part in the extent, in bytes; for a compressed extent, after
+    /// decompression.
     pub(super) offset: u64,
     /// The length in bytes, after decompression.
     pub(super) len: u64,

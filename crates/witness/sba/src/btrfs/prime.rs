@@ -40,8 +40,8 @@ pub(crate) fn probe(image: &dyn DiskImage, state: &mut DecoderState) -> Option<B
 }
 
 impl Btrfs {
-    /// Reads everything to which the roots lead, level by level. A block in an unknown chunk is tried again when more
-    /// chunks are known.
+    /// Reads everything to which the roots lead, level by level. A block in an unknown chunk is
+    /// tried again when more chunks are known.
     fn read_trees(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let mut tried = FxHashSet::default();
         let mut block = vec![0; self.g.node_size];

@@ -17,15 +17,17 @@ pub(super) struct Dirs {
     early: FxHashMap<u64, Box<[u8]>>,
 }
 
-/// The bit that marks the number of an inode with an inline directory, among numbers of directory blocks.
+/// The bit that marks the number of an inode with an inline directory, among numbers of directory
+/// blocks.
 const INLINE: u64 = 1 << 63;
-/// The byte of `i_block` at which the entries of an inline directory begin. The parent's number is before them.
+/// The byte of `i_block` at which the entries of an inline directory begin. The parent's number is
+/// before them.
 const INLINE_AT: usize = 4;
 /// The bytes of an inode that `i_block` takes.
 const BLOCK_MAP: std::ops::Range<usize> = 40..100;
 
-/// Learns the names in the block `at` of the directory `ino`. The names that the block had before are replaced. A
-/// block of the directory's index has none.
+/// Learns the names in the block `at` of the directory `ino`. The names that the block had before
+/// are replaced. A block of the directory's index has none.
 pub(super) fn learn(ino: u64, at: u64, block: &[u8], names: &mut Names) {
     let has_any = dir::looks_like(block);
     names.listed(at, ino, |each| {
@@ -35,9 +37,9 @@ pub(super) fn learn(ino: u64, at: u64, block: &[u8], names: &mut Names) {
     });
 }
 
-/// Learns the names of an inline directory: those in the place of the block map, and those in the attribute
-/// `system.data` behind the inode's fixed part. `None` stands for a directory with blocks: names that were inline
-/// are gone.
+/// Learns the names of an inline directory: those in the place of the block map, and those in the
+/// attribute `system.data` behind the inode's fixed part. `None` stands for a directory with
+/// blocks: names that were inline are gone.
 pub(super) fn learn_inline(ino: u64, raw: Option<&[u8]>, names: &mut Names) {
     names.listed(ino | INLINE, ino, |each| {
         let Some(raw) = raw else { return };

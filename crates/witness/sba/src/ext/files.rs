@@ -11,10 +11,11 @@ use crate::graph::{Entry, Graph};
 use crate::kind::Class;
 use crate::runs::Role;
 
-/// The resize inode, which holds the blocks reserved for more group descriptors (`EXT4_RESIZE_INO`).
+/// The resize inode, which holds the blocks reserved for more group descriptors
+/// (`EXT4_RESIZE_INO`).
 const RESIZE_INODE: u32 = 7;
-/// The first inode of an ordinary file (`EXT4_GOOD_OLD_FIRST_INO`); lower ones are reserved and have no type of their
-/// own.
+/// The first inode of an ordinary file (`EXT4_GOOD_OLD_FIRST_INO`); lower ones are reserved and
+/// have no type of their own.
 const FIRST_INODE: u32 = 11;
 
 /// Inodes, their maps, and the blocks that these give them.
@@ -98,7 +99,8 @@ pub(super) fn range_added(files: &mut Files, ino: u32, raw: &[u8], state: &mut D
     files.set_root(ino, entries, state);
 }
 
-/// Takes in a fast commit's record that a file lost the blocks of a range: the first logical block, and their number.
+/// Takes in a fast commit's record that a file lost the blocks of a range: the first logical block,
+/// and their number.
 pub(super) fn range_removed(
     files: &mut Files,
     ino: u32,

@@ -126,7 +126,8 @@ impl Layout {
             let new = g.places(desc);
             let fixed = |p: GroupPlaces| (p.block_bitmap, p.inode_bitmap, p.inode_table);
             moved |= new.map(fixed) != group.map(fixed);
-            // A descriptor that makes no sense does not replace a good one. One of zeros was never read.
+            // A descriptor that makes no sense does not replace a good one. One of zeros was never
+            // read.
             self.nonsense += u64::from(new.is_none() && desc.iter().any(|b| *b != 0));
             *group = new.or(*group);
         }

@@ -39,7 +39,8 @@ pub(super) struct ExtLog {
     whole: Whole,
 }
 
-/// Takes in a revoke block: the journal forgets the copies of the blocks that it names. Returns their number.
+/// Takes in a revoke block: the journal forgets the copies of the blocks that it names. Returns
+/// their number.
 fn revoke(shape: &Shape, bytes: &[u8], state: &mut DecoderState) -> u64 {
     let mut count = 0;
     shape.revoked(bytes, |block| {
@@ -78,7 +79,8 @@ impl ExtLog {
         (class, Some(header.sequence.into()))
     }
 
-    /// Takes in a written block of the journal. `late` gets copies that were written before their descriptor.
+    /// Takes in a written block of the journal. `late` gets copies that were written before their
+    /// descriptor.
     pub(super) fn block(
         &mut self,
         at: u32,

@@ -120,8 +120,8 @@ impl Reader for Maps {
     fn node(&self, tag: ExtTag, bytes: &[u8]) -> Vec<Entry<ExtTag>> {
         let mut all = Collector { g: &self.g, whose: tag, entries: Entries::new() };
         match tag.class {
-            // Nodes of the resize inode (7), of class `GroupDescriptors`, are not read: its double indirect block
-            // leads to blocks that are reserved for descriptors.
+            // Nodes of the resize inode (7), of class `GroupDescriptors`, are not read: its double
+            // indirect block leads to blocks that are reserved for descriptors.
             _ if bytes.len() != self.g.block_size() => {}
             Class::GroupDescriptors => {}
             _ if tag.extents => all.extents(bytes, Some(tag.level)),

@@ -1,9 +1,10 @@
 //! The decoder of ext2, ext3 and ext4, with an internal journal, an external one, or none.
 //!
-//! Fixed places follow from the superblock and the group descriptors ([`layout`]). The meaning of a block in the data
-//! area follows from the pointers to it: [`files`] keeps these from every inode, indirect block and extent node that
-//! is written, first as a copy in the journal ([`log`]), then at its fixed location. The journal itself is a file,
-//! the blocks of its inode, or a device of its own ([`outside`]).
+//! Fixed places follow from the superblock and the group descriptors ([`layout`]). The meaning of a
+//! block in the data area follows from the pointers to it: [`files`] keeps these from every inode,
+//! indirect block and extent node that is written, first as a copy in the journal ([`log`]), then
+//! at its fixed location. The journal itself is a file, the blocks of its inode, or a device of its
+//! own ([`outside`]).
 
 mod dirs;
 mod files;
@@ -39,7 +40,8 @@ pub(crate) struct Ext {
     files: Files,
     log: ExtLog,
     system: &'static str,
-    /// Set when a superblock of another geometry was written: nothing that was learned is valid any more.
+    /// Set when a superblock of another geometry was written: nothing that was learned is valid any
+    /// more.
     lost: bool,
     /// Copies whose descriptor came after them; the allocation is reused.
     late: Vec<Copy>,
@@ -48,7 +50,8 @@ pub(crate) struct Ext {
     has_outside: bool,
     /// Inode table blocks as they were last written.
     tables: FxHashMap<u64, Box<[u8]>>,
-    /// For each inode table block, the inodes that changed in the journal since its last write at its place.
+    /// For each inode table block, the inodes that changed in the journal since its last write at
+    /// its place.
     logged: FxHashMap<u64, Vec<u64>>,
 }
 
@@ -91,7 +94,8 @@ impl Ext {
         self.files.runs.at(block).map_or(ExtPlace::Free, |run| ExtPlace::Owned(*run))
     }
 
-    /// Learns from a block at its fixed location, or from its copy in the journal. Returns its kind.
+    /// Learns from a block at its fixed location, or from its copy in the journal. Returns its
+    /// kind.
     fn learn(&mut self, block: u64, bytes: &[u8], state: &mut DecoderState) -> Class {
         match self.place(block) {
             ExtPlace::Fixed(area) => {
@@ -184,8 +188,9 @@ impl Ext {
         }
     }
 
-    /// Takes in a copy in the journal whose descriptor is known: learns from it, and adds it to its transaction.
-    /// `offset` is the copy's place on the device, if the copy is part of the present request.
+    /// Takes in a copy in the journal whose descriptor is known: learns from it, and adds it to its
+    /// transaction. `offset` is the copy's place on the device, if the copy is part of the present
+    /// request.
     fn copied(
         &mut self,
         copy: &Copy,
@@ -227,7 +232,8 @@ impl Ext {
         class
     }
 
-    /// Notes inodes that changed in a block of an inode table, until the block is written at its place.
+    /// Notes inodes that changed in a block of an inode table, until the block is written at its
+    /// place.
     fn inodes_logged(&mut self, block: u64, inodes: &[u64]) {
         if inodes.is_empty() {
             return;
@@ -238,7 +244,8 @@ impl Ext {
         all.dedup();
     }
 
-    /// Learns from a block of a fixed area that is written at its place, at byte `offset` of the device.
+    /// Learns from a block of a fixed area that is written at its place, at byte `offset` of the
+    /// device.
     fn fixed_written(
         &mut self,
         block: u64,
@@ -299,7 +306,8 @@ impl Ext {
         part
     }
 
-    /// Names a block of the fast-commit area, and learns from it: changes of inodes since the last full commit.
+    /// Names a block of the fast-commit area, and learns from it: changes of inodes since the last
+    /// full commit.
     fn fast_commit(
         &mut self,
         offset: u64,
@@ -310,7 +318,8 @@ impl Ext {
         let word =
             |b: &[u8], at: usize| Some(u32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?));
         let mut id = None;
-        // Fast commits change inodes without writing their blocks, so the kept tables are out of date.
+        // Fast commits change inodes without writing their blocks, so the kept tables are out of
+        // date.
         self.tables.clear();
         state.names.begin_batch(Some(FAST | state.journal.epoch()), false);
         let files = &mut self.files;
@@ -363,7 +372,8 @@ impl Ext {
         match Superblock::read(bytes) {
             Ok((_, new)) if new == self.geometry => self.lost = false,
             Ok((_, new)) => {
-                // Features that a mount switches on move no block, so they do not count as another geometry.
+                // Features that a mount switches on move no block, so they do not count as another
+                // geometry.
                 let moved = Geometry {
                     compat: new.compat,
                     incompat: new.incompat,
@@ -432,7 +442,8 @@ impl ExtPiece {
 }
 
 impl Ext {
-    /// Cuts a request into ranges: at each change of use, and block by block where blocks are named one by one.
+    /// Cuts a request into ranges: at each change of use, and block by block where blocks are named
+    /// one by one.
     fn pieces(
         &mut self,
         offset: u64,

@@ -1,6 +1,6 @@
-//! An external journal: a device with a superblock like a file system's, then the journal. Its copies belong at fixed
-//! locations of another device. If that is not watched, their kinds are not known. If it is, its decoder reads the journal
-//! as it would read one of its own.
+//! An external journal: a device with a superblock like a file system's, then the journal. Its
+//! copies belong at fixed locations of another device. If that is not watched, their kinds are not
+//! known. If it is, its decoder reads the journal as it would read one of its own.
 
 use ordo_format::ext4::Geometry;
 use ordo_format::ext4::superblock::SUPERBLOCK_AT;
@@ -35,7 +35,8 @@ fn before(block: u64, start: u64) -> Option<(Class, BlockMeaning)> {
 }
 
 impl Ext {
-    /// Reads the journal's superblock from its device, which has blocks of the file system's size. Returns whether it is there.
+    /// Reads the journal's superblock from its device, which has blocks of the file system's size.
+    /// Returns whether it is there.
     pub(super) fn read_outside(&mut self, image: &dyn DiskImage) -> bool {
         let shift = self.geometry.block_shift;
         let mut bytes = vec![0; self.geometry.block_size()];
@@ -60,7 +61,8 @@ impl Ext {
                 return ClassifiedRange { class, offset: at, len: to - at, what };
             }
             match bytes.len() as u64 == size {
-                // Blocks of the journal are counted from the device's start, except for its superblock.
+                // Blocks of the journal are counted from the device's start, except for its
+                // superblock.
                 true => {
                     let number = if block == start { 0 } else { block };
                     self.journal_block(number, at, bytes, state)

@@ -35,7 +35,8 @@ fn block(image: &dyn DiskImage, g: &Geometry, block: u64) -> Option<Vec<u8>> {
 }
 
 impl Ext {
-    /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
+    /// Learns everything on the device. A block that cannot be read is left out; it is learned when
+    /// it is written.
     fn prime(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let g = self.geometry.clone();
         for index in 0..g.desc_blocks() {

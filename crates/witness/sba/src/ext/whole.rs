@@ -1,6 +1,6 @@
-//! Checksums of whole transactions (JBD2's version 1): a CRC-32, highest bit first, of all descriptors and copies in
-//! the order of the journal. Blocks are written in any order, so the CRC of each block is kept, and these are
-//! combined at the commit.
+//! Checksums of whole transactions (JBD2's version 1): a CRC-32, highest bit first, of all
+//! descriptors and copies in the order of the journal. Blocks are written in any order, so the CRC
+//! of each block is kept, and these are combined at the commit.
 
 use ordo_format::Endian;
 use ordo_format::jbd2::{Commit, Shape};
@@ -58,8 +58,8 @@ impl Whole {
         self.places.push(at);
     }
 
-    /// Whether the checksum in a commit block is right; `None` if the block has none, or if not all of the
-    /// transaction was seen.
+    /// Whether the checksum in a commit block is right; `None` if the block has none, or if not all
+    /// of the transaction was seen.
     pub(super) fn is_right(
         &mut self,
         shape: &Shape,
@@ -91,8 +91,8 @@ impl Whole {
 mod tests {
     use super::*;
 
-    /// The published check value of this CRC; and the combination of single blocks' CRCs equals the CRC of all
-    /// blocks.
+    /// The published check value of this CRC; and the combination of single blocks' CRCs equals the
+    /// CRC of all blocks.
     #[test]
     fn blocks_are_put_together() {
         // CRC-32/MPEG-2 of "123456789".

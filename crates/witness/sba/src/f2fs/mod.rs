@@ -1,12 +1,13 @@
 //! The decoder of F2FS.
 //!
-//! Areas at fixed places come first: superblocks, two checkpoint packs ([`packs`]), the segment information table
-//! (SIT: which blocks are in use), the node address table (NAT: where nodes are), and the segment summary area (SSA:
-//! which node owns each block). The main area consists of several logs, in segments of nodes or of data. A node names
-//! itself and its file, and leads to data; so data have an owner when their node is written ([`nodes`]).
+//! Areas at fixed places come first: superblocks, two checkpoint packs ([`packs`]), the segment
+//! information table (SIT: which blocks are in use), the node address table (NAT: where nodes are),
+//! and the segment summary area (SSA: which node owns each block). The main area consists of
+//! several logs, in segments of nodes or of data. A node names itself and its file, and leads to
+//! data; so data have an owner when their node is written ([`nodes`]).
 //!
-//! A checkpoint is a transaction whose commit is the last block of its pack. No block counts as journal: blocks in
-//! the main area stay where they are written.
+//! A checkpoint is a transaction whose commit is the last block of its pack. No block counts as
+//! journal: blocks in the main area stay where they are written.
 
 mod nodes;
 mod packs;
@@ -35,7 +36,8 @@ const NODES: u8 = 3;
 
 struct F2fs {
     g: Geometry,
-    /// The graph, in which each node is a root by its number, since a node moves each time that it is written.
+    /// The graph, in which each node is a root by its number, since a node moves each time that it
+    /// is written.
     graph: Graph<NoNodes>,
     /// For each node, the inode that owns it.
     nodes: FxHashMap<u32, u32>,
@@ -104,7 +106,8 @@ impl F2fs {
         }
     }
 
-    /// Settles, from segment summaries, guesses about blocks that were freed before a node pointed to them.
+    /// Settles, from segment summaries, guesses about blocks that were freed before a node pointed
+    /// to them.
     fn summaries(
         &self,
         entries: impl Iterator<Item = (u64, maps::Summary)>,
@@ -176,8 +179,8 @@ impl F2fs {
         }
     }
 
-    /// The meaning of a block, and the number of blocks from it on with the same meaning, if it follows from what was
-    /// seen.
+    /// The meaning of a block, and the number of blocks from it on with the same meaning, if it
+    /// follows from what was seen.
     fn named(&self, block: u64) -> (Class, BlockMeaning, u64) {
         let copy =
             |names: [&'static str; 2], place: usize, n| BlockMeaning::Piece(names[place & 1], n);

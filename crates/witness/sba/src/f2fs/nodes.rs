@@ -17,7 +17,8 @@ const INODES_MAX: usize = 1 << 20;
 /// The most nodes that are kept before their inode is seen.
 const WAITING_MAX: usize = 4096;
 
-/// A graph reader without nodes: F2FS finds its nodes by number and not by address, so the graph holds only data.
+/// A graph reader without nodes: F2FS finds its nodes by number and not by address, so the graph
+/// holds only data.
 #[derive(Debug)]
 pub(super) struct NoNodes;
 
@@ -60,8 +61,8 @@ fn lead(
     entries: &mut Entries<()>,
 ) {
     for (lbn, start) in (first..).zip(addresses.map(u64::from)) {
-        // Other addresses are zero, not allocated yet (`NEW_ADDR`), or the mark of compressed blocks
-        // (`COMPRESS_ADDR`).
+        // Other addresses are zero, not allocated yet (`NEW_ADDR`), or the mark of compressed
+        // blocks (`COMPRESS_ADDR`).
         if g.segment(start).is_some() {
             let (height, node, role) = (0, None, Role::Data { lbn });
             entries.add(Entry { start, len: 1, height, class, ino: ino.into(), role, node });
@@ -94,8 +95,8 @@ impl F2fs {
         let next = self.version.wrapping_add(1);
         let damaged = of == Of::Inode && node::is_damaged(&self.g, footer, bytes);
         if let Some(transaction) = state.journal.write(next, 0) {
-            // A node with the fsync mark was made durable by itself, before the checkpoint, so it counts as a log
-            // record.
+            // A node with the fsync mark was made durable by itself, before the checkpoint, so it
+            // counts as a log record.
             transaction.records += u64::from(footer.is_fsynced());
             transaction.bad_checksums += u64::from(damaged);
         }
@@ -197,8 +198,8 @@ impl F2fs {
         }
     }
 
-    /// Follows a node's link to the address of the next node. A segment that had no block in use is a node segment
-    /// from now on.
+    /// Follows a node's link to the address of the next node. A segment that had no block in use is
+    /// a node segment from now on.
     fn follow(&mut self, block: u64, next: u64, state: &mut DecoderState) {
         let (Some(from), Some(to)) = (self.g.segment(block), self.g.segment(next)) else { return };
         if self.types[to as usize].is_none() {

@@ -1,5 +1,5 @@
-//! Checkpoint packs: two places that take turns. The first block of a pack gives the kinds of the others. The pack
-//! counts only with its last block, which has the same version.
+//! Checkpoint packs: two places that take turns. The first block of a pack gives the kinds of the
+//! others. The pack counts only with its last block, which has the same version.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Priming: learns the state of a device before requests pass, from the newest valid checkpoint and its nodes.
+//! Priming: learns the state of a device before requests pass, from the newest valid checkpoint and
+//! its nodes.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,8 @@ fn pack(image: &dyn DiskImage, g: &Geometry, n: u64) -> Option<(Checkpoint, Vec<
 }
 
 impl F2fs {
-    /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
+    /// Learns everything on the device. A block that cannot be read is left out; it is learned when
+    /// it is written.
     fn prime(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         state.names.set_root(self.g.root.into());
         let found = [0, 1].map(|n| pack(image, &self.g, n));
@@ -111,9 +113,9 @@ impl F2fs {
         }
     }
 
-    /// Learns the nodes that fsyncs made durable after the checkpoint. The chain starts at the address that the
-    /// checkpoint chose for the next node of a file, and each node names the address of the next. A mount rolls them
-    /// forward where their file has the fsync mark.
+    /// Learns the nodes that fsyncs made durable after the checkpoint. The chain starts at the
+    /// address that the checkpoint chose for the next node of a file, and each node names the
+    /// address of the next. A mount rolls them forward where their file has the fsync mark.
     fn prime_fsynced(
         &mut self,
         image: &dyn DiskImage,

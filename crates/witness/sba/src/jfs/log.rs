@@ -1,5 +1,6 @@
-//! The stream of the log. A page is written again and again as records are appended to it. A record's descriptor is
-//! at its end, so records are read backwards, from the new end to the end of the last reading.
+//! The stream of the log. A page is written again and again as records are appended to it. A
+//! record's descriptor is at its end, so records are read backwards, from the new end to the end of
+//! the last reading.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +62,8 @@ impl JfsLog {
             self.pages.pop_first();
         }
         let to = number * PAGE_RECORDS + end - 8;
-        // The first page begins in the middle of unknown records: records are read as far back as they are whole.
+        // The first page begins in the middle of unknown records: records are read as far back as
+        // they are whole.
         let from = self.read.filter(|from| *from <= to && to - from <= KEPT * PAGE_RECORDS);
         let records = self.records(from.unwrap_or(number * PAGE_RECORDS), to);
         self.read = Some(to);
@@ -109,8 +111,9 @@ impl JfsLog {
     }
 }
 
-/// Calls `each` with the changes in a record's data: the offset of each in its page, and its bytes. The data is a
-/// sequence of bytes followed by their offset and length, both in units of the record.
+/// Calls `each` with the changes in a record's data: the offset of each in its page, and its bytes.
+/// The data is a sequence of bytes followed by their offset and length, both in units of the
+/// record.
 pub(super) fn changes(record: &JfsRecord, mut each: impl FnMut(usize, &[u8])) {
     let mut data = &record.data[..];
     let unit = u32::from(record.head.unit_log.min(12));

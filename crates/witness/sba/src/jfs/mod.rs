@@ -1,8 +1,9 @@
 //! The decoder of JFS.
 //!
-//! The superblocks, the aggregate's inodes and their map lie at fixed places. The aggregate's inodes lead to the
-//! block allocation map and to the inode map. The inode map leads to the inodes, and these to the blocks of files and
-//! directories ([`trees`]). The log holds records of changes ([`log`]).
+//! The superblocks, the aggregate's inodes and their map lie at fixed places. The aggregate's
+//! inodes lead to the block allocation map and to the inode map. The inode map leads to the inodes,
+//! and these to the blocks of files and directories ([`trees`]). The log holds records of changes
+//! ([`log`]).
 
 mod log;
 pub(crate) mod outside;
@@ -23,15 +24,16 @@ use trees::JfsTrees;
 const SHIFT: u32 = 12;
 /// The offset of the aggregate's inode numbers, so that they lie above those of files.
 const AGGREGATE: u64 = 1 << 40;
-/// The aggregate's inodes that are read: the block allocation map's (`BMAP_I`), and the file set's (`FILESYSTEM_I`),
-/// which holds the inode map.
+/// The aggregate's inodes that are read: the block allocation map's (`BMAP_I`), and the file set's
+/// (`FILESYSTEM_I`), which holds the inode map.
 const BLOCK_MAP: u64 = 2;
 const FILESET: u64 = 16;
 /// The number of the file set, which each of its inodes carries.
 const FILES: u32 = 16;
 /// The inode of the root directory (`ROOT_I`).
 const ROOT: u64 = 2;
-/// The number of rounds in which nodes are read: enough for the deepest tree of inodes and then of a file.
+/// The number of rounds in which nodes are read: enough for the deepest tree of inodes and then of
+/// a file.
 const ROUNDS: usize = 24;
 
 pub(crate) struct Jfs {
@@ -40,7 +42,8 @@ pub(crate) struct Jfs {
     log: JfsLog,
     /// Blocks of inodes, with the changes in the log applied.
     inodes: FxHashMap<u64, Box<[u8]>>,
-    /// For each block of inodes, the inodes that changed in the log since the block was last written at its place.
+    /// For each block of inodes, the inodes that changed in the log since the block was last
+    /// written at its place.
     logged: FxHashMap<u64, Vec<u64>>,
 }
 
@@ -80,7 +83,8 @@ enum JfsPlace {
     Free,
 }
 
-/// The byte of an inode block from which a record's offsets count; `None` if the record is not about inodes.
+/// The byte of an inode block from which a record's offsets count; `None` if the record is not
+/// about inodes.
 fn base_in_block(head: &jfs::LogRecord) -> Option<usize> {
     const INODE: u16 = 1;
     const ROOT: u16 = 0x10;
@@ -108,8 +112,8 @@ fn within(block: u64, (start, len): (u64, u64)) -> Option<u64> {
 /// The type of a record that changes a page (`LOG_REDOPAGE`).
 const PAGE_CHANGED: u16 = 0x800;
 
-/// Adds a record to its transaction. Returns the transaction's number and the page that the record changes, if any;
-/// `None` for a record without a transaction.
+/// Adds a record to its transaction. Returns the transaction's number and the page that the record
+/// changes, if any; `None` for a record without a transaction.
 fn noted(record: &JfsRecord, state: &mut DecoderState) -> Option<(u64, Option<u64>)> {
     const COMMIT: u16 = 0x8000;
     let head = &record.head;
@@ -266,7 +270,8 @@ impl Jfs {
         }
     }
 
-    /// The number of a block's first inode, if all inodes in the block claim to be of this file set.
+    /// The number of a block's first inode, if all inodes in the block claim to be of this file
+    /// set.
     fn first_inode(&self, bytes: &[u8]) -> Option<u64> {
         let mut all = bytes.chunks_exact(Dinode::SIZE).map(whose);
         let (fileset, first, stamp) = all.next()?;
@@ -331,7 +336,8 @@ impl Jfs {
         }
     }
 
-    /// The inodes that a record is about: those of the files whose pages it changes, or whose inodes.
+    /// The inodes that a record is about: those of the files whose pages it changes, or whose
+    /// inodes.
     fn owners(&self, record: &JfsRecord) -> Vec<u64> {
         let head = &record.head;
         if head.id == 0 || head.kind != PAGE_CHANGED {
@@ -397,7 +403,8 @@ impl Jfs {
         state: &mut DecoderState,
     ) -> (Class, BlockMeaning) {
         let (records, class, what) = log_page(&mut self.log, page, bytes);
-        // Records may have begun in earlier pages. Less than the page in all says that it is not one file's alone.
+        // Records may have begun in earlier pages. Less than the page in all says that it is not
+        // one file's alone.
         let mut left = PAGE as u64 - 1;
         for record in &records {
             let size = ((record.data.len() + jfs::LogRecord::SIZE) as u64).min(left);
@@ -417,8 +424,9 @@ impl Jfs {
         (class, what)
     }
 
-    /// Learns from a block of a run that is written at its place, at byte `at` of the device, and gives it to its files: a block
-    /// of inodes to those that changed since it was written there before.
+    /// Learns from a block of a run that is written at its place, at byte `at` of the device, and
+    /// gives it to its files: a block of inodes to those that changed since it was written there
+    /// before.
     fn owned_written(
         &mut self,
         run: &Run,

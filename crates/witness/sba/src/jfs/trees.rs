@@ -44,7 +44,8 @@ impl JfsTrees {
         for extent in entries.filter(|e| self.inside(&e.place)) {
             let (start, len, lbn) = (extent.place.start(), extent.place.blocks(), extent.offset());
             if leaf && class == Class::InodeMap {
-                // The first block of the inode map is its control page; each other one leads to inodes.
+                // The first block of the inode map is its control page; each other one leads to
+                // inodes.
                 for i in 0..u64::from(len) {
                     let node = (lbn + i > 0).then_some(JfsTag::Map);
                     let role = match node {
@@ -119,7 +120,8 @@ impl Reader for JfsTrees {
     }
 
     fn could_be_node(&self, bytes: &[u8]) -> bool {
-        // A page of extents or names holds its own address, which must be a block of this aggregate.
+        // A page of extents or names holds its own address, which must be a block of this
+        // aggregate.
         let own = ordo_format::Endian::Little.get_u32(bytes, 28); // self.addr2
         let flags = bytes[16]; // flag
         [2, 4].contains(&flags) && own != 0 && u64::from(own) < self.g.blocks

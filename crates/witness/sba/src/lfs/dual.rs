@@ -26,8 +26,8 @@ pub(super) fn table_class(identity: &Identity, block: u64) -> Class {
     }
 }
 
-/// The part of a data device at byte `at`, and the number of bytes from there on that are of the same
-/// kind.
+/// The part of a data device at byte `at`, and the number of bytes from there on that are of the
+/// same kind.
 pub(super) fn data_part(identity: &Identity, at: u64, end: u64) -> (Class, BlockMeaning, u64) {
     let shape = identity.shape();
     let bsize = u64::from(shape.bsize);
@@ -63,8 +63,9 @@ const BLOCKS_MAX: usize = 1 << 22;
 /// Claims that are kept for a data device on another disk, at most.
 const CLAIMS_MAX: usize = 1 << 20;
 
-/// The files of the blocks of a data device: by pointers in inodes and in indirect blocks, as they are written to the metadata
-/// device. A block is given to another file only when what its file no longer has was written.
+/// The files of the blocks of a data device: by pointers in inodes and in indirect blocks, as they
+/// are written to the metadata device. A block is given to another file only when what its file no
+/// longer has was written.
 ///
 /// The data device is on the same disk, or on another one whose decoder shares this.
 #[derive(Default)]
@@ -89,7 +90,8 @@ impl DataBlocks {
         DataBlocks { shape, first, ..DataBlocks::default() }
     }
 
-    /// Whether the files of blocks are wanted: the data device is on this disk, or its decoder asks for them.
+    /// Whether the files of blocks are wanted: the data device is on this disk, or its decoder asks
+    /// for them.
     pub(super) fn is_followed(&self) -> bool {
         self.shape.is_some()
     }
@@ -175,8 +177,8 @@ impl DataBlocks {
         }
     }
 
-    /// The contents of files from byte `at` of the device on, as far as they are of one file in order, or of none; `None`
-    /// where there are no contents.
+    /// The contents of files from byte `at` of the device on, as far as they are of one file in
+    /// order, or of none; `None` where there are no contents.
     pub(super) fn part(&self, at: u64, end: u64) -> Option<(Class, BlockMeaning, u64)> {
         let shape = self.shape?;
         let bsize = u64::from(shape.bsize);

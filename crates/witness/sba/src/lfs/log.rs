@@ -19,8 +19,8 @@ pub(super) struct Pseg {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) head: Segsum,
-    /// The blocks of the partial segment, the summary first: address, number of fragments, and meaning of
-    /// each.
+    /// The blocks of the partial segment, the summary first: address, number of fragments, and
+    /// meaning of each.
     pub(super) pieces: Vec<(i64, i64, LfsPiece)>,
 }
 
@@ -67,8 +67,8 @@ impl LfsLog {
         Some((pseg, next.checked_sub(1)?))
     }
 
-    /// Whether a partial segment can begin at an address: at the start of a segment, or at the end of
-    /// another partial segment.
+    /// Whether a partial segment can begin at an address: at the start of a segment, or at the end
+    /// of another partial segment.
     pub(super) fn may_begin(&self, sb: &Superblock, addr: i64) -> bool {
         let Some(segment) = sb.segment_of(addr) else { return false };
         let follows = || self.psegs.range(..addr).next_back().is_some_and(|(_, p)| p.end == addr);

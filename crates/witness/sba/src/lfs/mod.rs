@@ -1,15 +1,16 @@
 //! The decoder of LFS, the log-structured file system of NetBSD, which Ordo writes too.
 //!
-//! Except for the label and superblocks, the device is one log ([`log`]) in segments. A partial segment begins with a
-//! summary, which names the file of each of its blocks and the places of its blocks of inodes. The summary does not tell
-//! whether a file is a directory: its inode does, which is in the same partial segment or a later one. The inode map and the
-//! usage of segments are a file too, the IFILE.
+//! Except for the label and superblocks, the device is one log ([`log`]) in segments. A partial
+//! segment begins with a summary, which names the file of each of its blocks and the places of its
+//! blocks of inodes. The summary does not tell whether a file is a directory: its inode does, which
+//! is in the same partial segment or a later one. The inode map and the usage of segments are a
+//! file too, the IFILE.
 //!
-//! DualFS's metadata log is decoded here too (`dual`). The contents of its regular files are not in the log, but on
-//! the data device.
+//! DualFS's metadata log is decoded here too (`dual`). The contents of its regular files are not in
+//! the log, but on the data device.
 //!
-//! No block counts as journal: blocks stay where they are written. A block is named by its address; a block that is written
-//! before its summary or its inode is a guess until that comes.
+//! No block counts as journal: blocks stay where they are written. A block is named by its address;
+//! a block that is written before its summary or its inode is a guess until that comes.
 
 mod dual;
 mod log;
@@ -42,7 +43,8 @@ const WAITING_MAX: usize = 1 << 20;
 /// The most bytes that are kept of blocks which were written before their summary or inode.
 const EARLY_MAX: usize = 16 << 20;
 
-/// In the number that stands for a directory's block, the bits of the block's number in its directory.
+/// In the number that stands for a directory's block, the bits of the block's number in its
+/// directory.
 const LBN_BITS: u32 = 28;
 
 struct Lfs {
@@ -54,15 +56,18 @@ struct Lfs {
     classes: FxHashMap<u64, Class>,
     /// For each file and logical block, the address, and the length in bytes.
     places: BTreeMap<(u64, i64), (i64, u32)>,
-    /// For each address, contents of blocks that were written before they could be named; `kept` counts their bytes.
+    /// For each address, contents of blocks that were written before they could be named; `kept`
+    /// counts their bytes.
     early: BTreeMap<i64, Box<[u8]>>,
     kept: usize,
-    /// For each inode that was not seen yet, the addresses and fragments of its file's blocks; `waiting` counts them.
+    /// For each inode that was not seen yet, the addresses and fragments of its file's blocks;
+    /// `waiting` counts them.
     untyped: FxHashMap<u64, Vec<(i64, i64)>>,
     waiting: usize,
     /// The blocks of files on a DualFS's data device.
     data: Rc<RefCell<DataBlocks>>,
-    /// The number of write-outs that were seen whole. Names and inodes of one write-out belong together.
+    /// The number of write-outs that were seen whole. Names and inodes of one write-out belong
+    /// together.
     write_outs: u64,
 }
 
@@ -72,8 +77,8 @@ enum LfsPlace {
     /// One of the two superblocks that checkpoints write.
     Superblock,
     Copy,
-    /// A block of the log: its meaning, its length from the address on, and the number of blocks of the same file
-    /// that follow in order.
+    /// A block of the log: its meaning, its length from the address on, and the number of blocks of
+    /// the same file that follow in order.
     LfsLog(LfsPiece, i64),
     /// A place in the log to which no write was seen.
     Free,
@@ -153,8 +158,8 @@ impl Lfs {
         }
     }
 
-    /// Takes in the partial segments that begin in a write, or in blocks that were written before it. Returns whether a
-    /// write-out ends in it.
+    /// Takes in the partial segments that begin in a write, or in blocks that were written before
+    /// it. Returns whether a write-out ends in it.
     fn announced(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) -> bool {
         let fsize = self.fsize() as u64;
         let (mut addr, end) = (offset / fsize, (offset + data.len() as u64) / fsize);
@@ -257,7 +262,8 @@ impl Lfs {
         self.waiting += 1;
     }
 
-    /// Takes in a block of inodes: it gives the types of files, and shows which blocks files have lost.
+    /// Takes in a block of inodes: it gives the types of files, and shows which blocks files have
+    /// lost.
     fn inodes(&mut self, bytes: &[u8], state: &mut DecoderState) {
         for raw in bytes.chunks_exact(self.sb.width.inode_size()) {
             let inode = LfsInode::read(self.sb.width, raw);
@@ -315,7 +321,8 @@ impl Lfs {
         }
     }
 
-    /// Learns names from a directory's block, and from an indirect block which file has which blocks of a data device.
+    /// Learns names from a directory's block, and from an indirect block which file has which
+    /// blocks of a data device.
     fn contents_of(
         &mut self,
         (ino, lbn): (u64, i64),
@@ -335,8 +342,8 @@ impl Lfs {
         });
     }
 
-    /// Takes in the blocks of a write whose summaries are known: inodes first, since the kinds of other blocks depend
-    /// on them.
+    /// Takes in the blocks of a write whose summaries are known: inodes first, since the kinds of
+    /// other blocks depend on them.
     fn passed(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) {
         let fsize = self.fsize() as u64;
         for is_first in [true, false] {

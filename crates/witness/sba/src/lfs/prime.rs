@@ -1,5 +1,5 @@
-//! Priming: learns the state of a device before requests pass. It reads all summaries, then blocks of inodes in the order in
-//! which they were written, then directories.
+//! Priming: learns the state of a device before requests pass. It reads all summaries, then blocks
+//! of inodes in the order in which they were written, then directories.
 
 use ordo_format::lfs::{LABEL_BYTES, ROOT_INO, SUPERBLOCK_SIZE, Superblock};
 
@@ -44,7 +44,8 @@ fn frags(image: &dyn DiskImage, sb: &Superblock, addr: i64, frags: i64) -> Optio
 }
 
 impl Lfs {
-    /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
+    /// Learns everything on the device. A block that cannot be read is left out; it is learned when
+    /// it is written.
     fn prime(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let sb = self.sb.clone();
         state.names.set_root(ROOT_INO);
@@ -65,8 +66,8 @@ impl Lfs {
         self.learn_files(image, state);
     }
 
-    /// Learns files from their inodes, and what leads on from there: directories, and indirect blocks if they lead to blocks of a data
-    /// device whose files are wanted.
+    /// Learns files from their inodes, and what leads on from there: directories, and indirect
+    /// blocks if they lead to blocks of a data device whose files are wanted.
     pub(super) fn learn_files(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let sb = self.sb.clone();
         let blocks: Vec<(i64, i64)> = self

@@ -1,5 +1,5 @@
-//! The log: partial segments, and the meaning of each of their blocks. A block's meaning does not change until its
-//! segment is used again.
+//! The log: partial segments, and the meaning of each of their blocks. A block's meaning does not
+//! change until its segment is used again.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,8 @@ impl Partial {
         self.head.flags & summary_flag::CLEANER != 0
     }
 
-    /// The meaning of a block, and the number of blocks from it on that are alike and consecutive in their file.
+    /// The meaning of a block, and the number of blocks from it on that are alike and consecutive
+    /// in their file.
     fn piece(&self, block: u64) -> Option<(NilfsPiece, u64)> {
         let at = (block - self.start) as u32;
         let cno = self.head.cno;
@@ -94,8 +95,8 @@ impl NilfsLog {
         self.partial(block)?.piece(block)
     }
 
-    /// Whether a partial segment can begin here: at the start of a segment, right after the previous partial segment,
-    /// or where a crash cut one off.
+    /// Whether a partial segment can begin here: at the start of a segment, right after the
+    /// previous partial segment, or where a crash cut one off.
     pub(super) fn may_begin(&self, g: &Geometry, block: u64, head: &SegmentSummary) -> bool {
         let Some(segment) = g.segment(block) else { return false };
         let start = g.segment_start(segment);
@@ -106,7 +107,8 @@ impl NilfsLog {
         block == start || before.is_some_and(|(_, p)| p.end() == block && p.head.seq == head.seq)
     }
 
-    /// Gives up the partial segments at and after a block in its segment: that use of the segment is over.
+    /// Gives up the partial segments at and after a block in its segment: that use of the segment
+    /// is over.
     pub(super) fn give_up(&mut self, g: &Geometry, block: u64) -> Vec<Partial> {
         let Some(segment) = g.segment(block) else { return Vec::new() };
         let from = self.partial(block).map_or(block, |partial| partial.start);
@@ -128,8 +130,8 @@ impl NilfsLog {
         })
     }
 
-    /// Takes in a written block. Returns its checkpoint, and the state of the checksum over the whole partial
-    /// segment.
+    /// Takes in a written block. Returns its checkpoint, and the state of the checksum over the
+    /// whole partial segment.
     pub(super) fn pass(&mut self, block: u64, bytes: &[u8]) -> Option<(u64, Sum)> {
         let (_, partial) = self.partials.range_mut(..=block).next_back()?;
         if block >= partial.end() {

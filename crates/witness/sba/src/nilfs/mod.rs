@@ -1,12 +1,13 @@
 //! The decoder of NILFS2.
 //!
-//! Except for two superblocks, the device is one log ([`log`]) in segments. A partial segment begins with a summary,
-//! which names the file of each of its blocks. The file system's own metadata are files too. The last block of a
-//! checkpoint is a super root. So the summary names every block; whether a block is still the newest of its file is
-//! recorded in the disk address translation file, the DAT ([`places`]).
+//! Except for two superblocks, the device is one log ([`log`]) in segments. A partial segment
+//! begins with a summary, which names the file of each of its blocks. The file system's own
+//! metadata are files too. The last block of a checkpoint is a super root. So the summary names
+//! every block; whether a block is still the newest of its file is recorded in the disk address
+//! translation file, the DAT ([`places`]).
 //!
-//! A checkpoint is a transaction whose commit is its super root. No block counts as journal: blocks stay where they
-//! are written.
+//! A checkpoint is a transaction whose commit is its super root. No block counts as journal: blocks
+//! stay where they are written.
 
 mod log;
 mod places;
@@ -109,8 +110,8 @@ impl Nilfs {
         })
     }
 
-    /// Learns the partial segments that begin in a write, or that it completes. Returns the blocks at which a damaged
-    /// one begins.
+    /// Learns the partial segments that begin in a write, or that it completes. Returns the blocks
+    /// at which a damaged one begins.
     fn announced(&mut self, first: u64, data: &[u8], state: &mut DecoderState) -> Vec<u64> {
         let (size, mut damaged) = (self.g.block_size(), Vec::new());
         for (i, bytes) in data.chunks_exact(size).enumerate() {
@@ -170,7 +171,8 @@ impl Nilfs {
         here.or_else(|| self.early.get(&block).map(|bytes| &bytes[..]))
     }
 
-    /// Begins a partial segment at a block, where its whole summary is there and its place is plausible.
+    /// Begins a partial segment at a block, where its whole summary is there and its place is
+    /// plausible.
     fn begin(&mut self, block: u64, now: Option<(u64, &[u8])>, state: &mut DecoderState) -> Begun {
         let Some(first) = self.bytes(block, now) else { return Begun::Damaged };
         let Some(head) = SegmentSummary::head(&self.g, first) else { return Begun::Damaged };
@@ -226,8 +228,8 @@ impl Nilfs {
         }
     }
 
-    /// Takes in a written block whose summary is known. The first round learns from metadata; the second learns from
-    /// contents whose meaning depends on them.
+    /// Takes in a written block whose summary is known. The first round learns from metadata; the
+    /// second learns from contents whose meaning depends on them.
     fn passed(&mut self, block: u64, bytes: &[u8], first: bool, state: &mut DecoderState) {
         let Some((piece, _)) = self.log.at(block) else { return };
         if first {
@@ -344,8 +346,8 @@ impl Nilfs {
         }
     }
 
-    /// The meaning of a block, and the number of blocks from it on with the same meaning, if it follows from what was
-    /// seen.
+    /// The meaning of a block, and the number of blocks from it on with the same meaning, if it
+    /// follows from what was seen.
     fn named(&self, place: &NilfsPlace) -> (Class, BlockMeaning, u64) {
         let (piece, alike) = match *place {
             NilfsPlace::Boot => return (Class::BootArea, BlockMeaning::BootArea, 1),

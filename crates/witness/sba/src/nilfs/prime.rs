@@ -1,5 +1,5 @@
-//! Priming: learns the state of a device before requests pass. It reads all summaries in the order in which they were
-//! written, and then keeps the blocks that are live according to the DAT.
+//! Priming: learns the state of a device before requests pass. It reads all summaries in the order
+//! in which they were written, and then keeps the blocks that are live according to the DAT.
 
 use ordo_format::nilfs2::{
     Geometry, SUPERBLOCK_AT, SegmentSummary, Superblock, ino, node_level, second_superblock_at,
@@ -32,7 +32,8 @@ fn blocks(image: &dyn DiskImage, g: &Geometry, first: u64, count: u64) -> Option
 }
 
 impl Nilfs {
-    /// Learns everything on the device. A block that cannot be read is left out; it is learned when it is written.
+    /// Learns everything on the device. A block that cannot be read is left out; it is learned when
+    /// it is written.
     fn prime(&mut self, image: &dyn DiskImage, state: &mut DecoderState) {
         let g = self.g;
         state.names.set_root(ino::ROOT);
@@ -87,7 +88,8 @@ impl Nilfs {
         }
     }
 
-    /// Keeps the places that are live according to the DAT. The DAT's own newest blocks are always live.
+    /// Keeps the places that are live according to the DAT. The DAT's own newest blocks are always
+    /// live.
     fn prime_live(&mut self, image: &dyn DiskImage) {
         let (g, mut live) = (self.g, FxHashSet::default());
         let dat: Vec<_> = self.file(image, ino::DAT).collect();

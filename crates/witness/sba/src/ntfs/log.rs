@@ -1,6 +1,6 @@
-//! The stream of `$LogFile`. A page is written again and again while it fills, at first as a copy near the log's
-//! start. A record's log sequence number (LSN) gives its place, so each record is read once, wherever it is seen
-//! first.
+//! The stream of `$LogFile`. A page is written again and again while it fills, at first as a copy
+//! near the log's start. A record's log sequence number (LSN) gives its place, so each record is
+//! read once, wherever it is seen first.
 
 use ordo_format::Endian;
 use ordo_format::ntfs::{self, Action, LogRecord, LogShape, RecordPage, action, unprotected};
@@ -17,7 +17,8 @@ pub(super) const PAGE: usize = 4096;
 /// An event that a log page reports.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LogOperation {
-    /// A record of a transaction, with its bytes; the transaction is named by its first record's LSN.
+    /// A record of a transaction, with its bytes; the transaction is named by its first record's
+    /// LSN.
     Bytes { id: u64, len: u64 },
     /// A change of these clusters. The decoder computes the byte on the volume.
     Change { id: u64, action: Action, clusters: Vec<u64> },
@@ -50,7 +51,8 @@ struct SplitRecord {
 #[derive(Debug)]
 struct Open {
     first: u64,
-    /// Whether the newest record rolls back the first one, so that nothing of the transaction is left.
+    /// Whether the newest record rolls back the first one, so that nothing of the transaction is
+    /// left.
     rolled_back: bool,
     committed: bool,
 }
@@ -158,8 +160,8 @@ impl NtfsLog {
         }
     }
 
-    /// Continues a record that began in the previous page. Returns where the record ends; if it continues in the next
-    /// page, it is kept.
+    /// Continues a record that began in the previous page. Returns where the record ends; if it
+    /// continues in the next page, it is kept.
     fn rest(
         &mut self,
         mut part: SplitRecord,
@@ -232,8 +234,8 @@ fn next_page(page: u64, shape: &LogShape) -> u64 {
     }
 }
 
-/// The next record that begins in a page at or after a byte, and the page to which it belongs. Bytes that are no
-/// record are skipped.
+/// The next record that begins in a page at or after a byte, and the page to which it belongs.
+/// Bytes that are no record are skipped.
 fn next_record(
     page: &[u8],
     from: &mut usize,

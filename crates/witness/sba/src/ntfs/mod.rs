@@ -1,8 +1,9 @@
 //! The decoder of NTFS.
 //!
-//! Everything on the volume is a file, and every file has a record in `$MFT`, which is a file too: its record comes
-//! first. Run lists in the records give the places of contents ([`Ntfs::record_written`]). `$LogFile` holds changes
-//! of records, index blocks and bitmaps, not copies ([`log`]).
+//! Everything on the volume is a file, and every file has a record in `$MFT`, which is a file too:
+//! its record comes first. Run lists in the records give the places of contents
+//! ([`Ntfs::record_written`]). `$LogFile` holds changes of records, index blocks and bitmaps, not
+//! copies ([`log`]).
 
 mod log;
 mod prime;
@@ -142,7 +143,8 @@ impl Ntfs {
         self.graph.set_root(number, entries.into_vec(), state);
     }
 
-    /// Takes in the records of a range of `$MFT` that begins at `byte`. Returns false if one of them is damaged.
+    /// Takes in the records of a range of `$MFT` that begins at `byte`. Returns false if one of
+    /// them is damaged.
     fn records_written(&mut self, byte: u64, bytes: &[u8], state: &mut DecoderState) -> bool {
         let (size, mut sound) = (1usize << self.g.record_shift, true);
         let skip = (byte.next_multiple_of(size as u64) - byte) as usize;
@@ -171,10 +173,11 @@ impl Ntfs {
         }
     }
 
-    /// Learns from the events that a page of the log reported, which is at byte `offset` of the device. A record belongs to the
-    /// file whose record or cluster it changes.
+    /// Learns from the events that a page of the log reported, which is at byte `offset` of the
+    /// device. A record belongs to the file whose record or cluster it changes.
     fn heed(&mut self, (offset, page): (u64, u64), state: &mut DecoderState) {
-        // Records may have begun in earlier pages. Less than the page in all says that it is not one file's alone.
+        // Records may have begun in earlier pages. Less than the page in all says that it is not
+        // one file's alone.
         let (mut left, mut size) = (page.saturating_sub(1), 0);
         for events in std::mem::take(&mut self.events) {
             match events {

@@ -11,7 +11,8 @@ use crate::runs::{Role, Run};
 
 /// The number of bytes of file records that are read at once.
 const PIECE: u64 = 1 << 18;
-/// The number of rounds in which `$MFT` is read: with many runs its own records continue in later ones, which must be found first.
+/// The number of rounds in which `$MFT` is read: with many runs its own records continue in later
+/// ones, which must be found first.
 const ROUNDS: usize = 16;
 
 /// The decoder of an image, where it holds NTFS.

@@ -1,4 +1,5 @@
-//! Whose bytes a write of a leaf is: the objects whose items differ from those of the leaf's last write.
+//! Whose bytes a write of a leaf is: the objects whose items differ from those of the leaf's last
+//! write.
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -57,7 +58,8 @@ impl Leaves {
         }
     }
 
-    /// Gives a leaf that is written at its place to the objects that changed since it was written there before.
+    /// Gives a leaf that is written at its place to the objects that changed since it was written
+    /// there before.
     pub(super) fn written(
         &mut self,
         block: u64,

@@ -1,8 +1,9 @@
 //! The decoder of ReiserFS 3.5 and 3.6.
 //!
-//! The superblock, the bitmaps and the journal lie at fixed places. All else is one tree ([`tree`]), whose leaves
-//! hold inodes, names, tails of files, and the addresses of files' other blocks. The journal holds copies of blocks.
-//! A descriptor names their fixed locations; where there are more than it can hold, the commit block names the rest.
+//! The superblock, the bitmaps and the journal lie at fixed places. All else is one tree
+//! ([`tree`]), whose leaves hold inodes, names, tails of files, and the addresses of files' other
+//! blocks. The journal holds copies of blocks. A descriptor names their fixed locations; where
+//! there are more than it can hold, the commit block names the rest.
 
 mod leaves;
 mod tree;
@@ -124,7 +125,8 @@ impl Reiser {
         }
     }
 
-    /// Learns from a block at its fixed location, or from its copy in the journal. Returns its kind.
+    /// Learns from a block at its fixed location, or from its copy in the journal. Returns its
+    /// kind.
     fn learn(&mut self, block: u64, bytes: &[u8], state: &mut DecoderState) -> Class {
         match self.place(block) {
             ReiserPlace::Superblock => {
@@ -190,7 +192,8 @@ impl Reiser {
         }
     }
 
-    /// Takes in a copy in the journal, at byte `offset` of the device if it is part of the present request.
+    /// Takes in a copy in the journal, at byte `offset` of the device if it is part of the present
+    /// request.
     fn copied(
         &mut self,
         (id, home): (u32, u64),
@@ -330,7 +333,8 @@ impl Reiser {
         }
     }
 
-    /// The part from `at` on: one block, or the whole rest of a run of file data or of the boot area.
+    /// The part from `at` on: one block, or the whole rest of a run of file data or of the boot
+    /// area.
     fn part(
         &self,
         at: u64,

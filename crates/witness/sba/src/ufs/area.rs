@@ -55,8 +55,8 @@ pub(super) fn locate(sb: &Superblock, at: u64) -> (Area, u64) {
     (area, end)
 }
 
-/// The inodes that lie wholly in `len` bytes from byte `at` of a group's inode area: the number of the first one, its
-/// first byte in the range, and the number of inodes.
+/// The inodes that lie wholly in `len` bytes from byte `at` of a group's inode area: the number of
+/// the first one, its first byte in the range, and the number of inodes.
 pub(super) fn inodes_in(sb: &Superblock, cg: u32, at: u64, len: u64) -> (u64, usize, u64) {
     let size = sb.inode_size() as u64;
     let from = at - sb.byte_of(sb.cg_inodes(cg));

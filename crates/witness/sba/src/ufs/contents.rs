@@ -9,8 +9,8 @@ use crate::kind::{Class, EntryChange, Looks};
 /// The addresses in an indirect block, with their indexes; zeros are left out.
 pub(super) type Addresses = Box<[(u32, u64)]>;
 
-/// Whether these bytes, which begin with a chunk, could be a part of a directory: chunks that can be parsed, followed
-/// by zeros only.
+/// Whether these bytes, which begin with a chunk, could be a part of a directory: chunks that can
+/// be parsed, followed by zeros only.
 pub(super) fn is_directory(bytes: &[u8], endian: Endian) -> bool {
     let mut chunks = bytes.chunks(CHUNK);
     let mut any = false;
@@ -57,8 +57,9 @@ pub(super) fn class_of(looks: Looks) -> Class {
     }
 }
 
-/// The kinds of block that bytes can be, from their contents. Zeros can be of any kind. Bytes that look like a directory
-/// may be in a file, but are far more likely to be a directory. Only a whole block can be an indirect block.
+/// The kinds of block that bytes can be, from their contents. Zeros can be of any kind. Bytes that
+/// look like a directory may be in a file, but are far more likely to be a directory. Only a whole
+/// block can be an indirect block.
 pub(super) fn looks_like(bytes: &[u8], endian: Endian, sb: &Superblock) -> Looks {
     if is_zero(bytes) {
         Looks::Any

@@ -20,7 +20,8 @@ const CANDIDATE_ADDRESSES: usize = 1 << 20;
 /// The most extents that go back to their earlier owners because of one write.
 const GIVEN_BACK_MAX: usize = 1 << 16;
 
-/// The index of a pointer in an inode: direct pointers first, then indirect ones, then extended attributes.
+/// The index of a pointer in an inode: direct pointers first, then indirect ones, then extended
+/// attributes.
 type PointerSlot = u8;
 
 const FIRST_INDIRECT: PointerSlot = NDADDR as PointerSlot;
@@ -227,7 +228,8 @@ impl Files {
                 _ => changed.push((ino, self.read_inode(raw))),
             }
         }
-        // A block may pass from one inode to another of the same write, so all releases come before all claims.
+        // A block may pass from one inode to another of the same write, so all releases come before
+        // all claims.
         for (ino, new) in &changed {
             let Some(old) = self.inodes.get(ino).cloned() else { continue };
             let same_file = new.as_ref().filter(|n| n.same_file(&old));
@@ -251,9 +253,9 @@ impl Files {
         self.release_lost(state);
     }
 
-    /// Gives fragments back to their earlier owners when the later claim is gone. An extent that is given back may be
-    /// an indirect block, and may take fragments from others in turn. A hostile image could make that endless, hence
-    /// the bound.
+    /// Gives fragments back to their earlier owners when the later claim is gone. An extent that is
+    /// given back may be an indirect block, and may take fragments from others in turn. A hostile
+    /// image could make that endless, hence the bound.
     fn release_lost(&mut self, state: &mut DecoderState) {
         for _ in 0..GIVEN_BACK_MAX {
             let Some(extent) = self.owners.next_to_release() else { return };
@@ -261,7 +263,8 @@ impl Files {
         }
     }
 
-    /// Takes in an inode that was written again without a change: its pointers confirm the guesses about its blocks.
+    /// Takes in an inode that was written again without a change: its pointers confirm the guesses
+    /// about its blocks.
     fn confirm(&self, ino: u32, state: &mut DecoderState) {
         if state.pending.is_empty() {
             return;
@@ -314,8 +317,8 @@ impl Files {
         }
     }
 
-    /// Gives fragments to a file. `is_old` says that the pointer is in a block that was written before anything led
-    /// to it.
+    /// Gives fragments to a file. `is_old` says that the pointer is in a block that was written
+    /// before anything led to it.
     fn claim(&mut self, extent: Extent, is_old: bool, state: &mut DecoderState) {
         let Extent { start, ino, role, .. } = extent;
         let Role::Indirect { level, first_lbn } = role else {
@@ -360,7 +363,8 @@ impl Files {
         });
     }
 
-    /// Takes a block from a file. With an indirect block the file loses all blocks to which it points.
+    /// Takes a block from a file. With an indirect block the file loses all blocks to which it
+    /// points.
     fn release(&mut self, addr: u64, ino: u32, role: Role) {
         self.owners.release(addr, ino, role);
         let is_it = |n: &Node| {
@@ -371,7 +375,8 @@ impl Files {
         }
     }
 
-    /// Forgets that a block is indirect, but keeps its addresses, since another pointer may lead to it.
+    /// Forgets that a block is indirect, but keeps its addresses, since another pointer may lead to
+    /// it.
     fn drop_node(&mut self, addr: u64) {
         let Some(node) = self.nodes.remove(&addr) else { return };
         let Some(children) = node.children else { return };
@@ -404,7 +409,8 @@ impl Files {
         all
     }
 
-    /// Whether an unclaimed block was an indirect block when it was last written or last pointed to.
+    /// Whether an unclaimed block was an indirect block when it was last written or last pointed
+    /// to.
     pub(super) fn was_indirect(&self, addr: u64) -> bool {
         self.candidates.blocks.contains_key(&addr)
     }

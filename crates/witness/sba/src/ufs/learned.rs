@@ -1,4 +1,5 @@
-//! The state of a file system as far as requests have shown it. It classifies each request, and learns from it.
+//! The state of a file system as far as requests have shown it. It classifies each request, and
+//! learns from it.
 
 use ordo_format::Endian;
 use ordo_format::ufs2::Superblock;
@@ -189,8 +190,8 @@ impl LearnedState {
         }
     }
 
-    /// Whether contents that are written to an extent cannot belong to its known owner. Then the block has a new owner,
-    /// whose pointer is not on the device yet.
+    /// Whether contents that are written to an extent cannot belong to its known owner. Then the
+    /// block has a new owner, whose pointer is not on the device yet.
     fn contradicts(&self, detail: RequestDetail, extent: &Extent, block: &RangeData<'_>) -> bool {
         let Some(data) = block.data.filter(|_| !matches!(detail, RequestDetail::Read)) else {
             return false;
@@ -255,7 +256,8 @@ impl LearnedState {
         ClassifiedRange { class, offset: block.offset, len: block.len, what }
     }
 
-    /// Classifies unclaimed fragments by their contents. Adjacent ones of one class become one part.
+    /// Classifies unclaimed fragments by their contents. Adjacent ones of one class become one
+    /// part.
     fn name_unclaimed(&self, block: &RangeData<'_>, named: &mut ClassifiedParts) {
         let part = |class, offset, len| ClassifiedRange {
             class,

@@ -1,13 +1,13 @@
 //! The decoder of UFS2, written by any implementation.
 //!
-//! The places of the superblock, its copies, the summary, the cylinder groups' headers and the inodes follow from the
-//! geometry (`area`). The meaning of a block in the data area follows from the pointers to it: `files` keeps, from
-//! every inode and indirect block that is written or read, the file of each fragment (`owners`). A block that is
-//! written before its pointer is named by its `contents`. `learned` puts these together; `prime` reads the whole
-//! device at the start.
+//! The places of the superblock, its copies, the summary, the cylinder groups' headers and the
+//! inodes follow from the geometry (`area`). The meaning of a block in the data area follows from
+//! the pointers to it: `files` keeps, from every inode and indirect block that is written or read,
+//! the file of each fragment (`owners`). A block that is written before its pointer is named by its
+//! `contents`. `learned` puts these together; `prime` reads the whole device at the start.
 //!
-//! A block may have a new owner in memory long before the pointer to it reaches the disk. So if contents cannot belong
-//! to the known owner, the owner is a guess again.
+//! A block may have a new owner in memory long before the pointer to it reaches the disk. So if
+//! contents cannot belong to the known owner, the owner is a guess again.
 
 mod area;
 mod contents;
@@ -34,7 +34,8 @@ impl Ufs {
     /// Learns the geometry from a superblock in a request.
     fn see_superblock(&mut self, offset: u64, data: &[u8], state: &mut DecoderState) {
         for (sb, endian) in prime::superblocks(offset, data) {
-            // A valid superblock at another standard place is a copy or a remnant; the present geometry stays.
+            // A valid superblock at another standard place is a copy or a remnant; the present
+            // geometry stays.
             if self.learned.sb.sblockloc == sb.sblockloc && !self.learned.same_geometry(&sb, endian)
             {
                 state.pending.give_up();

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 pub(super) enum Role {
     /// A block of its contents.
     Data { lbn: u64 },
-    /// An indirect block: addresses of blocks, `level` steps away from the contents, from logical block `first_lbn`
-    /// on.
+    /// An indirect block: addresses of blocks, `level` steps away from the contents, from logical
+    /// block `first_lbn` on.
     Indirect { level: u8, first_lbn: u64 },
     /// Extended attributes.
     Attributes,
@@ -29,7 +29,8 @@ impl Extent {
         self.start + u64::from(self.frags)
     }
 
-    /// Whether both extents come from one pointer. A file that grows gets more fragments of a block by the same pointer.
+    /// Whether both extents come from one pointer. A file that grows gets more fragments of a block
+    /// by the same pointer.
     fn same_pointer(&self, other: &Extent) -> bool {
         (self.start, self.ino, self.role) == (other.start, other.ino, other.role)
     }
@@ -51,11 +52,13 @@ impl Slot {
     }
 }
 
-/// The owners of all fragments with a known owner. Extents do not overlap, and none crosses a block.
+/// The owners of all fragments with a known owner. Extents do not overlap, and none crosses a
+/// block.
 ///
-/// Without an ordering, two files on the disk may own one block for a while, because an old indirect block that has not
-/// been overwritten yet still has its addresses. The latest claim wins. The earlier owner is remembered as long as its
-/// pointer is there, and gets the fragments back when the later claim is given up.
+/// Without an ordering, two files on the disk may own one block for a while, because an old
+/// indirect block that has not been overwritten yet still has its addresses. The latest claim wins.
+/// The earlier owner is remembered as long as its pointer is there, and gets the fragments back
+/// when the later claim is given up.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     blocks: FxHashMap<u64, Slot>,
@@ -91,7 +94,8 @@ impl Owners {
         extents.iter().map(|e| e.start).filter(|s| *s > frag).min().unwrap_or(end)
     }
 
-    /// Gives fragments to a file; a previous owner loses them. Fragments beyond the block of the first one are left out.
+    /// Gives fragments to a file; a previous owner loses them. Fragments beyond the block of the
+    /// first one are left out.
     pub(super) fn claim(&mut self, extent: Extent) {
         let block = extent.start >> self.shift;
         let capacity = ((block + 1) << self.shift) - extent.start;
@@ -117,7 +121,8 @@ impl Owners {
         };
     }
 
-    /// Takes the extent that starts at `start` from the file `ino`, if that file got it by a pointer of this role.
+    /// Takes the extent that starts at `start` from the file `ino`, if that file got it by a
+    /// pointer of this role.
     pub(super) fn release(&mut self, start: u64, ino: u32, role: Role) {
         let block = start >> self.shift;
         let mine = |e: &Extent| e.same_pointer(&Extent { start, frags: 0, ino, role });
@@ -173,7 +178,8 @@ fn are_disjoint(a: &Extent, b: &Extent) -> bool {
 mod tests {
     use super::*;
 
-    /// Claims and releases of fragments in a block are compared with a model that has one owner for each fragment.
+    /// Claims and releases of fragments in a block are compared with a model that has one owner for
+    /// each fragment.
     #[test]
     fn fragments_have_one_owner() {
         let mut owners = Owners::new(3);
@@ -195,8 +201,9 @@ mod tests {
         assert!(owners.blocks.is_empty());
     }
 
-    /// A file that lost fragments to another file gets them back when the other file gives them up, the latest claim
-    /// first. It does not get them if its own pointer is gone by then, or if other files still have some of them.
+    /// A file that lost fragments to another file gets them back when the other file gives them up,
+    /// the latest claim first. It does not get them if its own pointer is gone by then, or if other
+    /// files still have some of them.
     #[test]
     fn contested_fragments_go_back_to_the_earlier_owner() {
         let mut owners = Owners::new(3);

@@ -1,4 +1,5 @@
-//! Priming: reads the superblock, inodes, indirect blocks and directories of a device before the first request.
+//! Priming: reads the superblock, inodes, indirect blocks and directories of a device before the
+//! first request.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +36,8 @@ pub(super) fn read_all(image: &dyn DiskImage, state: &mut DecoderState) -> Optio
     Some(Ufs { learned })
 }
 
-/// The decoder for a device of which only a request is known; `None` if the request has no superblock.
+/// The decoder for a device of which only a request is known; `None` if the request has no
+/// superblock.
 pub(crate) fn sight(
     offset: u64,
     data: &[u8],
@@ -128,7 +130,8 @@ fn learn_range(
 
 /// Learns the names in the directories of the image.
 fn names(learned: &LearnedState, image: &dyn DiskImage, state: &mut DecoderState) {
-    // Directories are read in the order of the device: the last name that is seen of a file is its path.
+    // Directories are read in the order of the device: the last name that is seen of a file is its
+    // path.
     let all: BTreeMap<u64, u64> = learned.files.directories().into_iter().collect();
     for (start, frags) in all {
         let Some(extent) = learned.files.owners.at(start) else { continue };

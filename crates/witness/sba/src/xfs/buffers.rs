@@ -1,5 +1,5 @@
-//! Buffers in the log: changed chunks of a block, from which directory blocks are known before they are written at
-//! their place.
+//! Buffers in the log: changed chunks of a block, from which directory blocks are known before they
+//! are written at their place.
 
 use ordo_format::Endian;
 use ordo_format::xfs::dir;
@@ -29,8 +29,9 @@ impl LoggedBuffer {
         self.regions.iter().map(|region| region.len() as u64).sum()
     }
 
-    /// Calls `each` with the changed ranges: the offset in the buffer, and the bytes. A region has as many chunks as
-    /// bits of the map follow each other, or fewer where the buffer is not contiguous in memory.
+    /// Calls `each` with the changed ranges: the offset in the buffer, and the bytes. A region has
+    /// as many chunks as bits of the map follow each other, or fewer where the buffer is not
+    /// contiguous in memory.
     fn chunks(&self, mut each: impl FnMut(usize, &[u8])) {
         let Some((head, regions)) = self.regions.split_first() else { return };
         let map = head.get(BufferItem::SIZE..).unwrap_or_default();

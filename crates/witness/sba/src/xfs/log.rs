@@ -9,7 +9,8 @@ use rustc_hash::FxHashMap;
 use super::buffers::LoggedBuffer;
 use crate::decoder::DiskImage;
 
-/// The most transactions that are open at once. `REGION_MAX` bounds the bytes of a continued region.
+/// The most transactions that are open at once. `REGION_MAX` bounds the bytes of a continued
+/// region.
 const OPEN_MAX: usize = 1024;
 const REGION_MAX: usize = 1 << 20;
 
@@ -52,7 +53,8 @@ pub(super) struct LoggedInode {
 /// The most blocks in a log record, its headers included.
 const RECORD_MAX: u64 = (256 << 10) / BLOCK as u64 + 8;
 
-/// The most log records under way at once: the kernel has eight in-core log buffers (`XLOG_MAX_ICLOGS`).
+/// The most log records under way at once: the kernel has eight in-core log buffers
+/// (`XLOG_MAX_ICLOGS`).
 const EARLY_MAX: usize = 8;
 
 /// A transaction that is being read.
@@ -74,8 +76,8 @@ struct Pending {
     next: u64,
 }
 
-/// The log as it is written. Log records are written concurrently, so they may arrive out of order. Each one names
-/// its predecessor; one that arrives early is read when its predecessor has been.
+/// The log as it is written. Log records are written concurrently, so they may arrive out of order.
+/// Each one names its predecessor; one that arrives early is read when its predecessor has been.
 #[derive(Debug, Default)]
 pub(super) struct XfsLog {
     pending: Vec<Pending>,
@@ -83,7 +85,8 @@ pub(super) struct XfsLog {
     last: Option<u64>,
     /// Log records that wait for a predecessor.
     early: Vec<(RecordHead, Vec<u8>)>,
-    /// Blocks at the log's start that were written before the beginning of their record at the log's end.
+    /// Blocks at the log's start that were written before the beginning of their record at the
+    /// log's end.
     rest: Vec<u8>,
     /// A buffer for unpacked records, reused from record to record.
     unpacked: Vec<u8>,
@@ -103,8 +106,9 @@ pub(super) enum XfsPiece {
     NotUnderstood,
 }
 
-/// The LSN of the newest record in a log of at most `blocks` blocks that begins at byte `start` of the device: the
-/// end of what was written. Blocks up to it have one cycle number, blocks behind it another.
+/// The LSN of the newest record in a log of at most `blocks` blocks that begins at byte `start` of
+/// the device: the end of what was written. Blocks up to it have one cycle number, blocks behind it
+/// another.
 fn newest(image: &dyn DiskImage, start: u64, blocks: u64) -> Option<u64> {
     let read = |at: u64| {
         let mut block = [0; BLOCK];
@@ -143,9 +147,9 @@ impl XfsLog {
         XfsLog { last: newest(image, start, blocks), ..XfsLog::default() }
     }
 
-    /// Takes in a range of the log that is written from block `at` on. Returns its meaning and length. After block
-    /// `blocks` the log continues at its start; if its length is not known, a record that continues anywhere may
-    /// continue at block 0.
+    /// Takes in a range of the log that is written from block `at` on. Returns its meaning and
+    /// length. After block `blocks` the log continues at its start; if its length is not known, a
+    /// record that continues anywhere may continue at block 0.
     pub(super) fn piece(
         &mut self,
         at: u64,
@@ -207,8 +211,8 @@ impl XfsLog {
         data.chunks_exact(BLOCK).take_while(|block| block[..4] == data[..4]).count()
     }
 
-    /// Whether blocks at the log's start can be the rest of a record that begins at its end: they have its cycle
-    /// number, or the next.
+    /// Whether blocks at the log's start can be the rest of a record that begins at its end: they
+    /// have its cycle number, or the next.
     fn goes_around(&self, data: &[u8]) -> bool {
         let cycle = u64::from(Endian::Big.get_u32(data, 0));
         self.last.is_some_and(|last| [last >> 32, (last >> 32) + 1].contains(&cycle))
@@ -225,7 +229,8 @@ impl XfsLog {
             if self.early.len() < EARLY_MAX {
                 return XfsPiece::Record(None);
             }
-            // The missing predecessor will not arrive any more, so the oldest waiting record is read.
+            // The missing predecessor will not arrive any more, so the oldest waiting record is
+            // read.
             self.early.sort_by_key(|(head, _)| head.lsn);
             self.last = None;
             self.catch_up(events);
@@ -236,8 +241,8 @@ impl XfsLog {
         piece
     }
 
-    /// Whether a record follows the last one that was read. An older one is late, or belongs to a log that starts
-    /// again.
+    /// Whether a record follows the last one that was read. An older one is late, or belongs to a
+    /// log that starts again.
     fn is_next(&self, head: &RecordHead) -> bool {
         self.last.is_none_or(|last| head.lsn <= last || head.prev_block == last as u32)
     }

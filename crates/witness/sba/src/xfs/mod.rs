@@ -1,9 +1,10 @@
 //! The decoder of XFS, versions 4 and 5.
 //!
-//! The first sectors of each allocation group are its headers. They lead to the group's trees, the tree of inodes to
-//! the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon as they are in the log ([`log`]).
-//! In version 5 every block of metadata names its kind, its file system and its place; a block in which all three
-//! agree is trusted. The log holds records of changes, not copies of blocks.
+//! The first sectors of each allocation group are its headers. They lead to the group's trees, the
+//! tree of inodes to the inodes, and these to the blocks of files ([`trees`]). Inodes count as soon
+//! as they are in the log ([`log`]). In version 5 every block of metadata names its kind, its file
+//! system and its place; a block in which all three agree is trusted. The log holds records of
+//! changes, not copies of blocks.
 
 mod buffers;
 mod log;
@@ -43,7 +44,8 @@ pub(crate) struct Xfs {
     events: Vec<LogOperation>,
 }
 
-/// The bit that marks the number of an inode with an inline directory, among numbers of directory blocks.
+/// The bit that marks the number of an inode with an inline directory, among numbers of directory
+/// blocks.
 const INLINE: u64 = 1 << 63;
 
 /// The use of a place.
@@ -241,8 +243,8 @@ impl Xfs {
         let reader = &self.graph.reader;
         let (data_count, attr_count) = inode.counts();
         let read = |raw: &Option<Vec<u8>>, format, count, class| match (format, raw) {
-            // A fork with neither extents nor a tree has no blocks. For these, a fork that was not logged did not
-            // change.
+            // A fork with neither extents nor a tree has no blocks. For these, a fork that was not
+            // logged did not change.
             (2, Some(raw)) => Some(reader.of_fork(xfs::fork(2, raw, count), ino, class)),
             (3, Some(raw)) => Some(reader.of_logged_root(raw, ino, class)),
             (2 | 3, None) if count > 0 => None,
@@ -279,7 +281,8 @@ impl Xfs {
 
     /// Gives a file its part of a range of the log.
     fn own(&self, (offset, len): (u64, u64), ino: u64, bytes: u64, state: &mut DecoderState) {
-        // An item may have begun in an earlier request. Less than the range says that the range is not the file's alone.
+        // An item may have begun in an earlier request. Less than the range says that the range is
+        // not the file's alone.
         let bytes = bytes.min(len.saturating_sub(1));
         if ino != 0 && bytes > 0 {
             state.shares.push(Share { offset, len, ino, file_block: None, bytes });
@@ -508,8 +511,8 @@ impl Decoder for Xfs {
                     if whole {
                         self.learn((linear, at), first, state);
                     }
-                    // A block with a valid header has the kind that it claims. Its owner is known better from the
-                    // pointers to it.
+                    // A block with a valid header has the kind that it claims. Its owner is known
+                    // better from the pointers to it.
                     let (class, what) = match described {
                         Some(own) if own.0 != run.class || run.role == Role::Attributes => own,
                         _ => self.owned(&run, at, block),
@@ -617,8 +620,8 @@ impl Xfs {
         to.min(end)
     }
 
-    /// Learns the names in a directory block. Where directory blocks are larger than the file system's, only the
-    /// names in the first block of each are learned.
+    /// Learns the names in a directory block. Where directory blocks are larger than the file
+    /// system's, only the names in the first block of each are learned.
     fn names_seen(&mut self, linear: u64, bytes: &[u8], state: &mut DecoderState) {
         let run = self.graph.runs.at(linear).filter(|run| run.class == Class::Directory);
         let sector = linear << (self.g.block_shift - 9);

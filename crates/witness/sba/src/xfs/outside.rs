@@ -1,5 +1,5 @@
-//! An external log: a device of its own. Nothing on the device marks it but the log records themselves. Only the file
-//! system knows the log's size, so the whole device is taken for log.
+//! An external log: a device of its own. Nothing on the device marks it but the log records
+//! themselves. Only the file system knows the log's size, so the whole device is taken for log.
 
 use ordo_format::xfs::log::{BLOCK, RecordHead};
 

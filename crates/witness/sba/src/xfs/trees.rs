@@ -120,8 +120,8 @@ impl XfsTrees {
             return Vec::new();
         }
         for (first, holes) in xfs::chunks(g, bytes) {
-            // A chunk has 64 inodes, and each hole bit stands for 4 of them, so a block is there as a whole or not at
-            // all.
+            // A chunk has 64 inodes, and each hole bit stands for 4 of them, so a block is there as
+            // a whole or not at all.
             for run in (0..16u32).filter(|run| holes & (1 << run) == 0) {
                 let inode = first.saturating_add(run * 4);
                 let Some(start) = g.in_group(group, inode >> g.inodes_shift()) else { continue };

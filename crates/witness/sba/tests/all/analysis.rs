@@ -1,10 +1,11 @@
-//! The summary of a trace, against numbers counted by hand from the output of debugfs and debugreiserfs.
+//! The summary of a trace, against numbers counted by hand from the output of debugfs and
+//! debugreiserfs.
 
 use crate::common::{recorded, watched};
 use ordo_sba::analysis::Analysis;
 
-/// A kernel's ext3 in ordered mode: 14 transactions of 61 copies, none of them data. A flush separates each commit
-/// from its copies.
+/// A kernel's ext3 in ordered mode: 14 transactions of 61 copies, none of them data. A flush
+/// separates each commit from its copies.
 #[test]
 fn an_ordered_journal_in_numbers() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
@@ -25,8 +26,8 @@ fn an_ordered_journal_in_numbers() {
     assert_eq!(json["transactions"]["copies"]["greatest"], 18);
 }
 
-/// The same work without the flushes, as a disk without a cache would be sent it: the disk may then write every
-/// commit first. Catches a rule that never finds an unordered commit.
+/// The same work without the flushes, as a disk without a cache would be sent it: the disk may then
+/// write every commit first. Catches a rule that never finds an unordered commit.
 #[test]
 fn a_commit_without_a_flush_is_found() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };

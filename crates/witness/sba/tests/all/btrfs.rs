@@ -1,5 +1,5 @@
-//! btrfs: images that mkfs.btrfs filled, written in any order, damaged, and made hostile. Kernel traces are tested in
-//! `crates/host/live/tests/btrfs.rs`.
+//! btrfs: images that mkfs.btrfs filled, written in any order, damaged, and made hostile. Kernel
+//! traces are tested in `crates/host/live/tests/btrfs.rs`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,8 @@ use ordo_format::Endian::Little as LE;
 use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 
-/// The superblock's offset on the device, and the offsets in it of its generation, the roots and the system chunks.
+/// The superblock's offset on the device, and the offsets in it of its generation, the roots and
+/// the system chunks.
 const SUPERBLOCK: usize = 64 << 10;
 const UUID: &str = "6f2c0d1e-3b5a-4c7d-8e9f-a0b1c2d3e4f5";
 /// The sizes of tree blocks and of data blocks.
@@ -99,9 +100,10 @@ fn paths(watch: &Rc<Watch>, image: &[u8]) -> BTreeMap<String, u64> {
     paths.take()
 }
 
-/// mkfs fills an image. Every file's contents must be at the places that the watcher gives, byte for byte, under its
-/// path, whether the superblock is written before all else or after. Catches an assumption about the order of writes,
-/// names of another directory, and places that are off by a block.
+/// mkfs fills an image. Every file's contents must be at the places that the watcher gives, byte
+/// for byte, under its path, whether the superblock is written before all else or after. Catches an
+/// assumption about the order of writes, names of another directory, and places that are off by a
+/// block.
 #[test]
 fn files_are_where_they_are_said_to_be() {
     for args in
@@ -155,8 +157,8 @@ fn changed(block: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     block
 }
 
-/// A block that is torn, names another address, or has an impossible level or count: it is unknown, and nothing is
-/// learned from it, though its checksum is right.
+/// A block that is torn, names another address, or has an impossible level or count: it is unknown,
+/// and nothing is learned from it, though its checksum is right.
 #[test]
 fn contradictory_blocks_are_unknown() {
     let Some((recorded, after, _)) = filled(&["-m", "single"]) else { return };
@@ -182,8 +184,8 @@ fn contradictory_blocks_are_unknown() {
     assert_eq!(said.stats.writes[Class::Unknown].bytes, 0, "the block itself is known");
 }
 
-/// Trees that lead to themselves, items outside their leaf, and chunks of absurd sizes or over each other: reading
-/// ends, and every write is covered.
+/// Trees that lead to themselves, items outside their leaf, and chunks of absurd sizes or over each
+/// other: reading ends, and every write is covered.
 #[test]
 fn circles_and_absurd_chunks_end() {
     let Some((recorded, after, _)) = filled(&["-m", "single"]) else { return };
@@ -252,8 +254,9 @@ fn circles_and_absurd_chunks_end() {
     }
 }
 
-/// Tree blocks in a chunk that has not been seen yet are guesses until the chunk tree's leaf is written. Catches
-/// blocks that are lost when a chunk and its contents are written in the wrong order.
+/// Tree blocks in a chunk that has not been seen yet are guesses until the chunk tree's leaf is
+/// written. Catches blocks that are lost when a chunk and its contents are written in the wrong
+/// order.
 #[test]
 fn tree_blocks_are_guesses_until_their_chunk_is_known() {
     let Some((_, after, _)) = filled(&["-m", "single"]) else { return };
@@ -280,8 +283,8 @@ fn tree_blocks_are_guesses_until_their_chunk_is_known() {
     assert!(matches!(named[0].what, BlockMeaning::TreeBlock { number: 5, .. }), "{named:?}");
 }
 
-/// A superblock with a wrong checksum, of another file system, or with unknown features makes no root current; a
-/// device with such a one is not recognised as btrfs.
+/// A superblock with a wrong checksum, of another file system, or with unknown features makes no
+/// root current; a device with such a one is not recognised as btrfs.
 #[test]
 fn a_superblock_that_is_not_understood_changes_nothing() {
     let Some((recorded, after, _)) = filled(&["-m", "single"]) else { return };
@@ -304,8 +307,8 @@ fn a_superblock_that_is_not_understood_changes_nothing() {
     assert_eq!(said.transactions.len(), 1);
 }
 
-/// Flipped bits in all important places: names or "unknown", never a panic. No checksum is verified here, so the
-/// damage reaches the code that reads items.
+/// Flipped bits in all important places: names or "unknown", never a panic. No checksum is verified
+/// here, so the damage reaches the code that reads items.
 #[test]
 fn changed_bytes_of_btrfs_and_its_trace_never_panic() {
     for args in [&["-m", "single"][..], &["--csum", "xxhash", "-m", "single"]] {

@@ -1,4 +1,5 @@
-//! ext2, ext3 and ext4: a trace that a kernel made, images that mke2fs made, journals that debugfs wrote.
+//! ext2, ext3 and ext4: a trace that a kernel made, images that mke2fs made, journals that debugfs
+//! wrote.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,9 +29,10 @@ fn judged(image: &Path) -> Option<Vec<(u64, u64)>> {
     Some(pairs)
 }
 
-/// A kernel made an ext3, filled, overwrote and removed files. Every block must have a name that is no guess, and
-/// every copy in the journal the transaction and the fixed location that debugfs gives it. Catches a tag read at the
-/// wrong place, a lost transaction, and an inode that was seen in the journal and not used.
+/// A kernel made an ext3, filled, overwrote and removed files. Every block must have a name that is
+/// no guess, and every copy in the journal the transaction and the fixed location that debugfs
+/// gives it. Catches a tag read at the wrong place, a lost transaction, and an inode that was seen
+/// in the journal and not used.
 #[test]
 fn every_block_of_a_kernels_ext3_trace_is_named() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
@@ -46,7 +48,8 @@ fn every_block_of_a_kernels_ext3_trace_is_named() {
     assert_eq!(logged(&said, 10), pairs);
     let commits: Vec<_> = said.transactions.iter().map(|t| (t.id, t.commit.is_some())).collect();
     assert_eq!(commits, (2..=15).map(|id| (id, true)).collect::<Vec<_>>());
-    // Each logged block is later written at its fixed location, which checkpoints the newest copy's transaction.
+    // Each logged block is later written at its fixed location, which checkpoints the newest copy's
+    // transaction.
     let mut newest = std::collections::BTreeMap::new();
     newest.extend(pairs.iter().map(|(id, block)| (*block, *id)));
     for (block, id) in newest {
@@ -118,8 +121,9 @@ fn free(image: &str) -> Option<BTreeSet<u64>> {
     Some(free)
 }
 
-/// Images of every shape that mke2fs makes. A block must have an owner exactly where mke2fs's own bitmaps call it
-/// used. Catches a missed pointer, a fixed place computed wrongly, and a misread feature.
+/// Images of every shape that mke2fs makes. A block must have an owner exactly where mke2fs's own
+/// bitmaps call it used. Catches a missed pointer, a fixed place computed wrongly, and a misread
+/// feature.
 #[test]
 fn every_used_block_has_a_name_and_no_free_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,8 +190,9 @@ fn journal_writes(before: &[u8], after: &[u8]) -> Vec<(u64, Vec<u8>)> {
     changed.map(|(i, (_, new))| (i as u64 * 1024, new.to_vec())).collect()
 }
 
-/// Journals with and without 64-bit numbers and checksums, written by debugfs: transactions, copies and revokes must
-/// be those that were asked for. Checksums must be right, and wrong after a bit has flipped.
+/// Journals with and without 64-bit numbers and checksums, written by debugfs: transactions, copies
+/// and revokes must be those that were asked for. Checksums must be right, and wrong after a bit
+/// has flipped.
 #[test]
 fn journals_of_every_version_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -256,7 +261,8 @@ fn journals_of_every_version_are_read() {
     }
 }
 
-/// Another file system is made on the device: nothing that was learned of the old one may be used for the new one.
+/// Another file system is made on the device: nothing that was learned of the old one may be used
+/// for the new one.
 #[test]
 fn a_superblock_of_another_shape_ends_what_was_known() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
@@ -269,11 +275,13 @@ fn a_superblock_of_another_shape_ends_what_was_known() {
     assert_eq!(stats.unknown[&ordo_sba::kind::Reason::NotLearned], 2);
 }
 
-/// Flipped bits in all important places of the image and the writes: names or "unknown", never a panic.
+/// Flipped bits in all important places of the image and the writes: names or "unknown", never a
+/// panic.
 #[test]
 fn changed_bytes_of_ext3_and_its_trace_never_panic() {
     let Some(recorded) = recorded("ext3", "ext3") else { return };
-    // Superblock and descriptors, inodes of the first group, the journal's first blocks, the root directory.
+    // Superblock and descriptors, inodes of the first group, the journal's first blocks, the root
+    // directory.
     let interesting =
         [(1024, 2048), (260 << 10, 8 << 10), (786 << 10, 64 << 10), (772 << 10, 1024)];
     for seed in 0..60 {

@@ -61,7 +61,8 @@ fn judged(bytes: &[u8]) -> Option<Judged> {
     Some(parsed(folder.path(), &said, &text).expect("what the tools print has another form"))
 }
 
-/// The facts from the files that dump.f2fs leaves in a folder, from its output, and from that of fsck.f2fs.
+/// The facts from the files that dump.f2fs leaves in a folder, from its output, and from that of
+/// fsck.f2fs.
 fn parsed(folder: &Path, said: &str, text: &str) -> Option<Judged> {
     let file = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let main = bracket(said, "main_blkaddr")?;
@@ -116,8 +117,9 @@ fn part(watch: &Watch, image: &[u8], at: u64) -> ClassifiedRange {
     parts.remove(0)
 }
 
-/// Asserts that a block of the main area has an owner exactly where the SIT calls it used, that a node is where the
-/// NAT has it and of the NAT's inode, and that data are of the file whose node the SSA names.
+/// Asserts that a block of the main area has an owner exactly where the SIT calls it used, that a
+/// node is where the NAT has it and of the NAT's inode, and that data are of the file whose node
+/// the SSA names.
 fn agrees(watch: &Watch, image: &[u8], judged: &Judged) {
     let inodes: BTreeMap<u64, u64> = judged.nodes.values().copied().collect();
     let mut owned = 0;
@@ -143,7 +145,8 @@ fn agrees(watch: &Watch, image: &[u8], judged: &Judged) {
     assert_eq!(owned, judged.count);
 }
 
-/// Asserts that a late watcher agrees with one from the start about every block, all contents, and all present paths.
+/// Asserts that a late watcher agrees with one from the start about every block, all contents, and
+/// all present paths.
 fn same(late: &Watch, watch: &Watch, image: &[u8]) {
     for at in 0..(image.len() / BLOCK) as u64 {
         assert_eq!(part(late, image, at), part(watch, image, at), "block {at}");
@@ -162,9 +165,10 @@ fn played() -> Option<(Recorded, crate::common::WatchResult, Vec<u8>)> {
     Some((recorded, said, after))
 }
 
-/// A kernel made an F2FS, filled, overwrote and removed files. Every block must have a name that is no guess. At the
-/// end the tools must find as many blocks in use, at the same places, of the same files. Catches an old place of a
-/// node that was kept, a removed file that still owns blocks, and a checkpoint's journal that was not read.
+/// A kernel made an F2FS, filled, overwrote and removed files. Every block must have a name that is
+/// no guess. At the end the tools must find as many blocks in use, at the same places, of the same
+/// files. Catches an old place of a node that was kept, a removed file that still owns blocks, and
+/// a checkpoint's journal that was not read.
 #[test]
 fn every_block_of_a_kernels_f2fs_trace_is_named() {
     let Some((recorded, said, after)) = played() else { return };
@@ -193,9 +197,9 @@ fn every_block_of_a_kernels_f2fs_trace_is_named() {
     assert_eq!(marked, 10);
 }
 
-/// Paths come from entries in blocks and in inodes. The kernel also keeps a file's name in its inode, which the
-/// decoder does not read: the two must agree. Catches a slot that is off by one, and a rename of which only one half
-/// was seen.
+/// Paths come from entries in blocks and in inodes. The kernel also keeps a file's name in its
+/// inode, which the decoder does not read: the two must agree. Catches a slot that is off by one,
+/// and a rename of which only one half was seen.
 #[test]
 fn files_have_paths() {
     let Some((_, said, after)) = played() else { return };
@@ -219,15 +223,15 @@ fn files_have_paths() {
     assert!(files >= 50, "{files}");
 }
 
-/// A decoder that learns everything from the final device must agree with one that watched from the start; the same
-/// at each checkpoint on the way.
+/// A decoder that learns everything from the final device must agree with one that watched from the
+/// start; the same at each checkpoint on the way.
 #[test]
 fn a_watcher_that_starts_late_knows_as_much() {
     let Some((recorded, said, after)) = played() else { return };
     let late = Watch::over(&&after[..]).unwrap();
     same(&late, &said.watch, &after);
-    // Half way: a checkpoint has just ended, and the NAT lacks the changes in the checkpoint's journal. Later fsyncs
-    // have made a file durable that no checkpoint has.
+    // Half way: a checkpoint has just ended, and the NAT lacks the changes in the checkpoint's
+    // journal. Later fsyncs have made a file durable that no checkpoint has.
     for half in [23, 42] {
         half_way(&recorded, half);
     }
@@ -251,8 +255,8 @@ fn half_way(recorded: &Recorded, half: usize) {
     assert_eq!(late.path(57), path);
 }
 
-/// Blocks are written one at a time, the last of each request first, so a pack's first block comes after the others.
-/// The final counts must be as before.
+/// Blocks are written one at a time, the last of each request first, so a pack's first block comes
+/// after the others. The final counts must be as before.
 #[test]
 fn a_pack_may_begin_last() {
     let Some((recorded, said, after)) = played() else { return };
@@ -272,8 +276,8 @@ fn a_pack_may_begin_last() {
 /// Names and contents.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// Files for the tool that fills images: some with direct and indirect nodes, a directory of several blocks, and
-/// links.
+/// Files for the tool that fills images: some with direct and indirect nodes, a directory of
+/// several blocks, and links.
 fn tree(folder: &Path) -> Files {
     let mut rng = rand_pcg::Pcg64::seed_from_u64(11);
     let mut files = Vec::new();
@@ -310,13 +314,14 @@ fn filled(folder: &Path, features: &str) -> Option<(Vec<u8>, Vec<u8>, Files)> {
     Some((empty, std::fs::read(&image).unwrap(), files))
 }
 
-/// Features that move fields in an inode. `flexible_inline_xattr` is not among them: the tool writes addresses first
-/// and then reserves space for attributes over them.
+/// Features that move fields in an inode. `flexible_inline_xattr` is not among them: the tool
+/// writes addresses first and then reserves space for attributes over them.
 const FEATURES: [&str; 2] = ["", "extra_attr,inode_checksum,inode_crtime,sb_checksum"];
 
-/// An image that the tool filled, with and without more fields in inodes: the decoder must find each file at its path
-/// with its contents, and agree with the tools on every block. Catches a count of addresses that is off by some
-/// fields, direct nodes in a wrong order, and an indirect node taken for a direct one.
+/// An image that the tool filled, with and without more fields in inodes: the decoder must find
+/// each file at its path with its contents, and agree with the tools on every block. Catches a
+/// count of addresses that is off by some fields, direct nodes in a wrong order, and an indirect
+/// node taken for a direct one.
 #[test]
 fn files_written_by_the_tools_are_found() {
     for features in FEATURES {
@@ -351,15 +356,17 @@ fn files_written_by_the_tools_are_found() {
     }
 }
 
-/// The same work as writes in any order: nodes before their inodes, names before their directories, nodes in segments
-/// of which nothing is known. With the checkpoint at the end, everything must be known as if read from the image.
+/// The same work as writes in any order: nodes before their inodes, names before their directories,
+/// nodes in segments of which nothing is known. With the checkpoint at the end, everything must be
+/// known as if read from the image.
 #[test]
 fn any_order_within_a_checkpoint_will_do() {
     for (seed, features) in (5..).zip(FEATURES) {
         let folder = tempfile::tempdir().unwrap();
         let Some((empty, image, _)) = filled(folder.path(), features) else { return };
         let Some(judged) = judged(&image) else { return };
-        // A node that was written twice has an older copy too; it is left out, so that all orders mean the same.
+        // A node that was written twice has an older copy too; it is left out, so that all orders
+        // mean the same.
         let counts = |at: &u64| *at < judged.main || judged.valid.contains(at);
         let mut changed: Vec<u64> = (2..(image.len() / BLOCK) as u64)
             .filter(|at| counts(at) && block(&empty, *at) != block(&image, *at))
@@ -386,7 +393,8 @@ fn any_order_within_a_checkpoint_will_do() {
     }
 }
 
-/// A file may hold a copy of a node of its own file system: in a data segment it must not be taken for a node.
+/// A file may hold a copy of a node of its own file system: in a data segment it must not be taken
+/// for a node.
 #[test]
 fn a_copy_of_a_node_in_a_file_is_data() {
     let Some((_, said, after)) = played() else { return };
@@ -405,9 +413,9 @@ fn a_copy_of_a_node_in_a_file_is_data() {
     assert_ne!(said.watch.contents(56), data);
 }
 
-/// Nodes continue in a segment that had no block in use: the last node in the old one links there, before any
-/// checkpoint does. A node that is written before that link waits for it. Catches a node that counts as data until
-/// the next checkpoint.
+/// Nodes continue in a segment that had no block in use: the last node in the old one links there,
+/// before any checkpoint does. A node that is written before that link waits for it. Catches a node
+/// that counts as data until the next checkpoint.
 #[test]
 fn nodes_go_on_in_a_new_segment() {
     let Some((_, said, after)) = played() else { return };
@@ -437,7 +445,8 @@ fn nodes_go_on_in_a_new_segment() {
     assert_eq!(watch.finish().unclaimed, 0);
 }
 
-/// A file was truncated before any node pointed to its data: the segment's summary settles the data's kind.
+/// A file was truncated before any node pointed to its data: the segment's summary settles the
+/// data's kind.
 #[test]
 fn a_summary_settles_what_no_node_points_to() {
     let Some((_, said, after)) = played() else { return };
@@ -453,7 +462,8 @@ fn a_summary_settles_what_no_node_points_to() {
     assert_eq!(part(watch, &after, at).what, BlockMeaning::Unclaimed, "nobody has it");
 }
 
-/// Impossible values, each in an otherwise valid block: they lead nowhere, and earlier knowledge stays.
+/// Impossible values, each in an otherwise valid block: they lead nowhere, and earlier knowledge
+/// stays.
 #[test]
 fn absurd_nodes_lead_nowhere() {
     let Some((_, said, after)) = played() else { return };
@@ -489,8 +499,8 @@ fn absurd_nodes_lead_nowhere() {
     assert_eq!(watch.finish().unknown.get(&Reason::NotUnderstood), Some(&1));
 }
 
-/// A checkpoint whose first block is damaged does not count. One whose last block is damaged, or of another version,
-/// is not committed.
+/// A checkpoint whose first block is damaged does not count. One whose last block is damaged, or of
+/// another version, is not committed.
 #[test]
 fn a_checkpoint_wants_both_ends() {
     let Some((recorded, ..)) = played() else { return };

@@ -11,7 +11,8 @@ use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, Watch};
 use ordo_trace::{RequestOp, Trace, TraceRequest};
 
-/// For each transaction, the number of page changes and whether it is committed, as jfs_logdump finds them in an image.
+/// For each transaction, the number of page changes and whether it is committed, as jfs_logdump
+/// finds them in an image.
 fn judged(image: &[u8]) -> Option<BTreeMap<u64, (u64, bool)>> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("image"), image).unwrap();
@@ -32,7 +33,8 @@ fn judged(image: &[u8]) -> Option<BTreeMap<u64, (u64, bool)>> {
     Some(all)
 }
 
-/// Blocks in use, by the block allocation map on the device: its bitmap pages are blocks 20 and 21 here.
+/// Blocks in use, by the block allocation map on the device: its bitmap pages are blocks 20 and 21
+/// here.
 fn used(image: &[u8]) -> BTreeSet<u64> {
     let mut used = BTreeSet::new();
     for page in 0..2u64 {
@@ -46,9 +48,10 @@ fn used(image: &[u8]) -> BTreeSet<u64> {
     used
 }
 
-/// A kernel made a JFS, filled, overwrote and removed files. Every block must have a name that is no guess, every
-/// transaction as many records as jfs_logdump finds. At the end a block must have an owner exactly where the block
-/// allocation map calls it used. Catches a record read from the wrong end, and an inode in the log that was not used.
+/// A kernel made a JFS, filled, overwrote and removed files. Every block must have a name that is
+/// no guess, every transaction as many records as jfs_logdump finds. At the end a block must have
+/// an owner exactly where the block allocation map calls it used. Catches a record read from the
+/// wrong end, and an inode in the log that was not used.
 #[test]
 fn every_block_of_a_kernels_jfs_trace_is_named() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
@@ -78,7 +81,8 @@ fn every_block_of_a_kernels_jfs_trace_is_named() {
     }
 }
 
-/// The numbers of the inodes in a record's bytes, behind their stamps and file sets, each as four bytes in hexadecimal.
+/// The numbers of the inodes in a record's bytes, behind their stamps and file sets, each as four
+/// bytes in hexadecimal.
 fn inodes_in(record: &str) -> BTreeSet<u64> {
     let rows = record.lines().filter(|line| line.trim_start().starts_with("0x"));
     // Four words follow the address; then come the characters.
@@ -90,8 +94,8 @@ fn inodes_in(record: &str) -> BTreeSet<u64> {
 /// The stamp of every inode of the file system.
 const STAMP: &str = "2DEC006B";
 
-/// For each inode, the number of its page changes in these transactions, as jfs_logdump finds them in an image, and the number of
-/// changes whose bytes do not say the inode.
+/// For each inode, the number of its page changes in these transactions, as jfs_logdump finds them
+/// in an image, and the number of changes whose bytes do not say the inode.
 fn changes_of_inodes(
     image: &[u8],
     transactions: &BTreeSet<u64>,
@@ -120,8 +124,8 @@ fn changes_of_inodes(
     Some((all, silent))
 }
 
-/// Each record of the log belongs to the inode that jfs_logdump finds in it. Would catch records of inodes that are given to the file
-/// that holds the inodes, and bytes that are given away twice.
+/// Each record of the log belongs to the inode that jfs_logdump finds in it. Would catch records of
+/// inodes that are given to the file that holds the inodes, and bytes that are given away twice.
 #[test]
 fn records_of_the_log_belong_to_inodes() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
@@ -172,9 +176,9 @@ fn named(image: &[u8]) -> Option<BTreeMap<u64, Vec<String>>> {
     Some(named)
 }
 
-/// Every inode has a path that the directories give it, both for a watcher from the start and for one that reads the
-/// final device. Catches names cut at a slot's end, free slots that are read, and a page's names given to another
-/// directory.
+/// Every inode has a path that the directories give it, both for a watcher from the start and for
+/// one that reads the final device. Catches names cut at a slot's end, free slots that are read,
+/// and a page's names given to another directory.
 #[test]
 fn paths_are_those_of_the_directories() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
@@ -193,9 +197,9 @@ fn paths_are_those_of_the_directories() {
     }
 }
 
-/// The log alone, cut out of the trace as if it had a device of its own: the transactions must be as many and as long
-/// as with the rest of the file system. Catches pages counted from the wrong place, and records kept from an earlier
-/// reading.
+/// The log alone, cut out of the trace as if it had a device of its own: the transactions must be
+/// as many and as long as with the rest of the file system. Catches pages counted from the wrong
+/// place, and records kept from an earlier reading.
 #[test]
 fn a_log_elsewhere_is_read() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };
@@ -220,7 +224,8 @@ fn a_log_elsewhere_is_read() {
     assert_eq!(alone, whole);
 }
 
-/// JFS sends no flush before the unmount: only the order of issue separates a commit from what it commits.
+/// JFS sends no flush before the unmount: only the order of issue separates a commit from what it
+/// commits.
 #[test]
 fn jfs_sends_no_flush() {
     let Some(recorded) = recorded("jfs", "jfs") else { return };

@@ -13,7 +13,8 @@ use ordo_sba::{Class, Watch};
 
 const BLOCK: usize = 4096;
 const SEGMENTS: u64 = 31;
-/// The block at which the log of the recorded trace ends; the next constant is that of its next segment.
+/// The block at which the log of the recorded trace ends; the next constant is that of its next
+/// segment.
 const LOG_END: u64 = 518;
 const NEXT_SEGMENT: u64 = 2048;
 
@@ -77,7 +78,8 @@ fn block(image: &[u8], at: u64) -> &[u8] {
     &image[at as usize * BLOCK..][..BLOCK]
 }
 
-/// The places that a watcher gives for a file's contents: by logical block, the block of the device.
+/// The places that a watcher gives for a file's contents: by logical block, the block of the
+/// device.
 fn places(watch: &Watch, ino: u64) -> BTreeMap<u64, u64> {
     let size = BLOCK as u64;
     let of = |c: ordo_sba::decoder::Contents| {
@@ -106,9 +108,10 @@ fn played() -> Option<(Recorded, crate::common::WatchResult, Vec<u8>)> {
     Some((recorded, said, after))
 }
 
-/// A kernel made a NILFS2, filled, overwrote and removed files. Every block must have a name that is no guess. At the
-/// end every block of the log must be what dumpseg prints of its summary: no block more, none less. Catches a summary
-/// entry of the wrong size, one that spans the end of a block, and a super root taken for data.
+/// A kernel made a NILFS2, filled, overwrote and removed files. Every block must have a name that
+/// is no guess. At the end every block of the log must be what dumpseg prints of its summary: no
+/// block more, none less. Catches a summary entry of the wrong size, one that spans the end of a
+/// block, and a super root taken for data.
 #[test]
 fn every_block_of_a_kernels_nilfs2_trace_is_named() {
     let Some((_, said, after)) = played() else { return };
@@ -154,8 +157,8 @@ fn every_block_of_a_kernels_nilfs2_trace_is_named() {
     }
 }
 
-/// Other block sizes, as mkfs makes them, from the device alone: each block is what dumpseg says, and both
-/// superblocks are at their places. Catches code that holds only for blocks of 4096 bytes.
+/// Other block sizes, as mkfs makes them, from the device alone: each block is what dumpseg says,
+/// and both superblocks are at their places. Catches code that holds only for blocks of 4096 bytes.
 #[test]
 fn other_sizes_of_blocks_are_known() {
     for size in [1024_u64, 2048] {
@@ -191,10 +194,10 @@ fn other_sizes_of_blocks_are_known() {
     }
 }
 
-/// The file system's own files, read from the places that the watcher gives, must agree with everything else that it
-/// says. The sufile has the number of blocks in each segment, the DAT every live block, and the ifile the number of
-/// blocks of each file. Catches a place that was not given up, a removed file that still has places, and a wrong
-/// group of the DAT.
+/// The file system's own files, read from the places that the watcher gives, must agree with
+/// everything else that it says. The sufile has the number of blocks in each segment, the DAT every
+/// live block, and the ifile the number of blocks of each file. Catches a place that was not given
+/// up, a removed file that still has places, and a wrong group of the DAT.
 #[test]
 fn the_file_systems_own_files_agree() {
     let Some((_, said, after)) = played() else { return };
@@ -253,8 +256,9 @@ fn the_file_systems_own_files_agree() {
     assert!(files > 40, "{files}");
 }
 
-/// Paths come from the directories that were written, those of renamed and linked files included. Catches an entry
-/// read at the wrong place, and names learned before it was known that they are names.
+/// Paths come from the directories that were written, those of renamed and linked files included.
+/// Catches an entry read at the wrong place, and names learned before it was known that they are
+/// names.
 #[test]
 fn files_have_paths() {
     let Some((_, said, after)) = played() else { return };
@@ -270,8 +274,8 @@ fn files_have_paths() {
     assert!(dir.windows(name.len()).any(|w| w == name), "{path}");
 }
 
-/// A decoder that learns everything from the final device must agree with one that watched from the start. Catches
-/// facts that are learned only by watching, and priming from segments that are over.
+/// A decoder that learns everything from the final device must agree with one that watched from the
+/// start. Catches facts that are learned only by watching, and priming from segments that are over.
 #[test]
 fn a_watcher_that_starts_late_knows_as_much() {
     let Some((_, said, after)) = played() else { return };
@@ -286,8 +290,8 @@ fn a_watcher_that_starts_late_knows_as_much() {
     }
 }
 
-/// Blocks are written one at a time, each before its summary: a summary of two blocks comes in two requests, and no
-/// block has a name when it is written. The final counts must be as before.
+/// Blocks are written one at a time, each before its summary: a summary of two blocks comes in two
+/// requests, and no block has a name when it is written. The final counts must be as before.
 #[test]
 fn a_summary_may_come_last() {
     let Some((recorded, said, after)) = played() else { return };
@@ -363,8 +367,9 @@ fn seed(image: &[u8]) -> u32 {
     u32::from_le_bytes(image[1036..1040].try_into().unwrap())
 }
 
-/// The cleaner moves outdated blocks as well as live ones, and its summaries do not tell them apart. So a block that
-/// it moves is not a file's newest until the DAT says so. Catches a file whose contents go back to an older state.
+/// The cleaner moves outdated blocks as well as live ones, and its summaries do not tell them
+/// apart. So a block that it moves is not a file's newest until the DAT says so. Catches a file
+/// whose contents go back to an older state.
 #[test]
 fn blocks_moved_by_the_cleaner_are_at_the_dats_addresses() {
     let Some((_, said, after)) = played() else { return };
@@ -395,7 +400,8 @@ fn blocks_moved_by_the_cleaner_are_at_the_dats_addresses() {
     assert_eq!(places(watch, 3)[&lbn], NEXT_SEGMENT + 3);
 }
 
-/// A segment is used again: its old blocks lose their names and places even before the new summary is written.
+/// A segment is used again: its old blocks lose their names and places even before the new summary
+/// is written.
 #[test]
 fn a_segment_is_used_again() {
     let Some((_, said, after)) = played() else { return };
@@ -413,13 +419,13 @@ fn a_segment_is_used_again() {
     assert_eq!(owner(watch, &after, at), None);
 }
 
-/// Wrong checksums in the summary, over a whole partial segment, and in its super root: with the first, the partial
-/// segment does not count; the others are counted.
+/// Wrong checksums in the summary, over a whole partial segment, and in its super root: with the
+/// first, the partial segment does not count; the others are counted.
 #[test]
 fn wrong_checksums_are_seen() {
     let Some((recorded, ..)) = played() else { return };
-    // A request of the trace, the byte to change, whether the summary still counts, and the number of wrong
-    // checksums.
+    // A request of the trace, the byte to change, whether the summary still counts, and the number
+    // of wrong checksums.
     for (byte, stands, wrong) in
         [(100, false, 0), (2 * BLOCK + 9, true, 1), (15 * BLOCK + 50, true, 2)]
     {

@@ -34,8 +34,8 @@ fn number(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(page[at..at + 8].try_into().unwrap())
 }
 
-/// A new volume, and the log that Windows wrote as if it were written there now: its pages in the order of their
-/// newest records, tail copies before full pages.
+/// A new volume, and the log that Windows wrote as if it were written there now: its pages in the
+/// order of their newest records, tail copies before full pages.
 fn windows() -> Option<Recorded> {
     let log = ordo_testkit::real_input("images/windows-ntfs-logfile.bin")?;
     let folder = tempfile::tempdir().unwrap();
@@ -55,8 +55,8 @@ fn windows() -> Option<Recorded> {
     Some(Recorded { start, trace })
 }
 
-/// The records by `ntfsrecover`: the LSN, the previous LSN of the transaction, the transaction's place, the redo
-/// operation, the undo operation, and the next LSN to roll back.
+/// The records by `ntfsrecover`: the LSN, the previous LSN of the transaction, the transaction's
+/// place, the redo operation, the undo operation, and the next LSN to roll back.
 fn judged(image: &[u8]) -> Option<BTreeMap<u64, [u64; 5]>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("volume");
@@ -99,11 +99,12 @@ fn played(recorded: &Recorded) -> WatchResult {
 
 /// The cluster at which `mkntfs` puts `$MFT`, with four file records of 1024 bytes.
 const MFT_AT: u64 = 4;
-/// Operations on file records: initialise, free, write its end, make and remove attributes, change values, runs and sizes.
+/// Operations on file records: initialise, free, write its end, make and remove attributes, change
+/// values, runs and sizes.
 const ON_RECORDS: [u16; 8] = [2, 3, 4, 5, 6, 7, 9, 11];
 
-/// Lets the changes of file records in a page of the log be changes of the new volume's first four. Adds to `wanted` the record of
-/// each, by its LSN.
+/// Lets the changes of file records in a page of the log be changes of the new volume's first four.
+/// Adds to `wanted` the record of each, by its LSN.
 fn moved_to_our_volume(page: &mut [u8], bits: u32, wanted: &mut BTreeMap<u64, u64>) {
     let word = |page: &[u8], at: usize| u64::from(u16::from_le_bytes([page[at], page[at + 1]]));
     for at in (64..page.len() - 88).step_by(8) {
@@ -124,9 +125,10 @@ fn moved_to_our_volume(page: &mut [u8], bits: u32, wanted: &mut BTreeMap<u64, u6
     }
 }
 
-/// A record of the log belongs to the file whose record it changes, and no byte of a page is given away twice. The log is that of
-/// Windows; its changes of file records are moved to the clusters where the new volume has its own. Would catch the cluster taken
-/// for the record, and records without a file.
+/// A record of the log belongs to the file whose record it changes, and no byte of a page is given
+/// away twice. The log is that of Windows; its changes of file records are moved to the clusters
+/// where the new volume has its own. Would catch the cluster taken for the record, and records
+/// without a file.
 #[test]
 fn records_of_the_log_belong_to_files() {
     let Some(recorded) = windows() else { return };
@@ -155,15 +157,16 @@ fn records_of_the_log_belong_to_files() {
     let judged = count(&mut wanted.into_values());
     assert_eq!(judged.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
     for (ino, judged) in &judged {
-        // A record of which no byte is left of its page, or whose clusters are in the next page, is not told.
+        // A record of which no byte is left of its page, or whose clusters are in the next page, is
+        // not told.
         let ours = ours.get(ino).copied().unwrap_or(0);
         assert!(ours <= *judged && ours * 100 >= judged * 95, "{ino}: {ours} of {judged}");
     }
 }
 
-/// The log that Windows wrote: no page may be unknown. The transactions must be those that `ntfsrecover` finds, each
-/// committed exactly where it ended without a rollback. Catches a last record that is cut at a page's end, and one
-/// that is left from an older round.
+/// The log that Windows wrote: no page may be unknown. The transactions must be those that
+/// `ntfsrecover` finds, each committed exactly where it ended without a rollback. Catches a last
+/// record that is cut at a page's end, and one that is left from an older round.
 #[test]
 fn a_log_written_by_windows_is_read() {
     let Some(recorded) = windows() else { return };
@@ -171,8 +174,8 @@ fn a_log_written_by_windows_is_read() {
     all_is_known(&said, "the log of Windows");
     let after = recorded.after(recorded.trace.requests().len());
     let Some(mut judged) = judged(&after) else { return };
-    // `ntfsrecover` takes remains behind a page's end for records; they are newer than the newest one, which the
-    // restart page names.
+    // `ntfsrecover` takes remains behind a page's end for records; they are newer than the newest
+    // one, which the restart page names.
     let newest = number(&after[LOG + 48..], 0);
     judged.retain(|lsn, _| *lsn <= newest);
 
@@ -208,8 +211,8 @@ fn difference(before: &[u8], after: &[u8]) -> Trace {
     trace(changed.map(|(i, (_, new))| (i * PAGE, new.to_vec())))
 }
 
-/// A volume before and after ntfs-3g filled it: files of many sizes, one in many runs, directories with an index of
-/// their own, names, a symbolic link, and extended attributes.
+/// A volume before and after ntfs-3g filled it: files of many sizes, one in many runs, directories
+/// with an index of their own, names, a symbolic link, and extended attributes.
 fn filled() -> Option<Recorded> {
     let folder = tempfile::tempdir().unwrap();
     let start = volume(folder.path())?;
@@ -271,9 +274,9 @@ fn fill(root: &Path) -> std::io::Result<()> {
     std::os::unix::fs::symlink("one", root.join("link"))
 }
 
-/// The writes of ntfs-3g: no block may be unknown, and none a guess except those of removed files. At the end a
-/// cluster must have an owner exactly where `$Bitmap` calls it used. Catches runs that are read wrongly, and records
-/// that are not read at all.
+/// The writes of ntfs-3g: no block may be unknown, and none a guess except those of removed files.
+/// At the end a cluster must have an owner exactly where `$Bitmap` calls it used. Catches runs that
+/// are read wrongly, and records that are not read at all.
 #[test]
 fn clusters_in_use_have_owners() {
     let Some(recorded) = filled() else { return };
@@ -335,8 +338,8 @@ fn changed_bytes_of_ntfs_and_its_trace_never_panic() {
     }
 }
 
-/// A torn log page, a page of a log whose shape is not known, and a torn file record: they are unknown, and nothing
-/// is learned from them.
+/// A torn log page, a page of a log whose shape is not known, and a torn file record: they are
+/// unknown, and nothing is learned from them.
 #[test]
 fn torn_records_are_unknown() {
     let Some(recorded) = windows() else { return };

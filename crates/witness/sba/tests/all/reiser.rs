@@ -9,7 +9,8 @@ use ordo_sba::{Class, Watch};
 
 const MODES: [&str; 3] = ["reiserfs-ordered", "reiserfs-journal", "reiserfs-writeback"];
 
-/// The transactions from number 10 on with the blocks that were logged for them, as debugreiserfs finds them.
+/// The transactions from number 10 on with the blocks that were logged for them, as debugreiserfs
+/// finds them.
 fn judged(image: &Path) -> Option<Vec<(u64, u64)>> {
     let path = image.to_str()?;
     let text = output("debugreiserfs", &["-j", path, path])?;
@@ -41,9 +42,10 @@ fn busy(image: &Path) -> Option<BTreeSet<u64>> {
     Some(busy)
 }
 
-/// In each mode every block has a name that is no guess, and every copy the transaction and the place that
-/// debugreiserfs gives it. At the end a block has an owner exactly where the bitmap calls it used. Catches a misread
-/// leaf, a copy that came before its descriptor and was lost, and a claim that was not given up.
+/// In each mode every block has a name that is no guess, and every copy the transaction and the
+/// place that debugreiserfs gives it. At the end a block has an owner exactly where the bitmap
+/// calls it used. Catches a misread leaf, a copy that came before its descriptor and was lost, and
+/// a claim that was not given up.
 #[test]
 fn every_block_of_a_kernels_reiserfs_trace_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,9 +113,9 @@ fn named(image: &Path) -> Option<BTreeMap<u64, String>> {
     Some(parents.keys().map(|object| (*object, path(*object))).collect())
 }
 
-/// After each quarter of a trace every object has the path that the tree gives it, both for a watcher from the start
-/// and for one that reads the device only then. Catches names cut at the wrong place, removed entries, and objects
-/// taken for another's.
+/// After each quarter of a trace every object has the path that the tree gives it, both for a
+/// watcher from the start and for one that reads the device only then. Catches names cut at the
+/// wrong place, removed entries, and objects taken for another's.
 #[test]
 fn paths_are_those_of_the_tree() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +124,8 @@ fn paths_are_those_of_the_tree() {
     let all = recorded.trace.requests().len();
     let mut seen = 0;
     for quarter in 1..=4 {
-        // Blocks not yet checkpointed are in the journal, where only the mounted file system would find them.
+        // Blocks not yet checkpointed are in the journal, where only the mounted file system would
+        // find them.
         let until = quarter * all / 4;
         let after = recorded.after(until);
         std::fs::write(&image, &after).unwrap();
@@ -143,7 +146,8 @@ fn paths_are_those_of_the_tree() {
     assert!(seen > 20, "{seen} names");
 }
 
-/// The bytes of each item of a leaf, by object and key, after the heads of 24 bytes each behind the leaf's own.
+/// The bytes of each item of a leaf, by object and key, after the heads of 24 bytes each behind the
+/// leaf's own.
 fn items(leaf: &[u8]) -> BTreeMap<(u64, u64), Vec<u8>> {
     let number = |at: usize, len: usize| {
         leaf[at..at + len].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte))
@@ -156,8 +160,9 @@ fn items(leaf: &[u8]) -> BTreeMap<(u64, u64), Vec<u8>> {
     each.collect()
 }
 
-/// A copy of a leaf in the journal belongs to the objects whose items differ from those of the copy before, or of the leaf at the
-/// start; a copy of a file's block to that file. Would catch a whole leaf that is given to all of its objects, or to none.
+/// A copy of a leaf in the journal belongs to the objects whose items differ from those of the copy
+/// before, or of the leaf at the start; a copy of a file's block to that file. Would catch a whole
+/// leaf that is given to all of its objects, or to none.
 #[test]
 fn copies_belong_to_the_objects_that_changed() {
     let mut compared = 0;
@@ -214,7 +219,8 @@ fn the_modes_differ_in_what_is_logged() {
         let said = watched(&recorded.start, &recorded.trace).unwrap();
         let journal = said.stats.writes[Class::JournalData].bytes;
         let data = said.stats.writes[Class::FileData].bytes;
-        // In one mode a megabyte went to the journal, since the file was removed before its checkpoint.
+        // In one mode a megabyte went to the journal, since the file was removed before its
+        // checkpoint.
         match mode {
             "reiserfs-journal" => assert!(journal > MIB && data < MIB / 8, "{journal} {data}"),
             _ => assert!(journal < MIB && data >= MIB, "{mode}: {journal} {data}"),
@@ -222,7 +228,8 @@ fn the_modes_differ_in_what_is_logged() {
     }
 }
 
-/// A transaction of more copies than a descriptor can name: the commit block names the places of the rest.
+/// A transaction of more copies than a descriptor can name: the commit block names the places of
+/// the rest.
 #[test]
 fn a_long_transaction_is_told_by_two_blocks() {
     let Some(recorded) = recorded("reiserfs", "reiserfs-ordered") else { return };

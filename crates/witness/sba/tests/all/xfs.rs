@@ -10,8 +10,8 @@ use ordo_sba::kind::BlockMeaning;
 use ordo_sba::{Class, ClassifiedRange, Watch};
 use ordo_trace::{Trace, TraceRequest};
 
-/// Committed transactions, each with the inodes and the buffers' first sectors that were logged for it, as
-/// xfs_logprint finds them.
+/// Committed transactions, each with the inodes and the buffers' first sectors that were logged for
+/// it, as xfs_logprint finds them.
 type Logged = BTreeSet<(u64, u64)>;
 
 fn judged(image: &Path) -> Option<(Logged, BTreeSet<u64>)> {
@@ -51,7 +51,8 @@ fn free(image: &str, group_blocks: u64) -> Option<BTreeSet<u64>> {
     Some(free)
 }
 
-/// Whether parts have an owner other than a tree of free space: xfs_db lists the free list's blocks as free, too.
+/// Whether parts have an owner other than a tree of free space: xfs_db lists the free list's blocks
+/// as free, too.
 fn owned(parts: &[ClassifiedRange]) -> bool {
     let spare = |what: &BlockMeaning| matches!(what, BlockMeaning::Piece(name, _) if name.contains("free list of"));
     parts.iter().all(|part| part.what != BlockMeaning::Unclaimed && !spare(&part.what))
@@ -73,9 +74,10 @@ fn named(image: &str, least: usize) -> Option<BTreeMap<u64, Vec<String>>> {
     Some(named)
 }
 
-/// A kernel made an XFS, filled, overwrote and removed files. Every block must have a name that is no guess. Every
-/// transaction and every buffer and inode in the log must be those that xfs_logprint finds, and each is later written
-/// at its fixed location. At the end a block has an owner exactly where the trees of free space do not have it.
+/// A kernel made an XFS, filled, overwrote and removed files. Every block must have a name that is
+/// no guess. Every transaction and every buffer and inode in the log must be those that
+/// xfs_logprint finds, and each is later written at its fixed location. At the end a block has an
+/// owner exactly where the trees of free space do not have it.
 #[test]
 fn every_block_of_a_kernels_xfs_trace_is_named() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };
@@ -107,16 +109,17 @@ fn every_block_of_a_kernels_xfs_trace_is_named() {
     for (ino, paths) in named(image.to_str().unwrap(), 3).unwrap() {
         for watch in [&said.watch, &fresh] {
             let found = watch.path(ino);
-            // One file got a second name and lost it again; the watcher that saw the trace from its start still has
-            // that name.
+            // One file got a second name and lost it again; the watcher that saw the trace from its
+            // start still has that name.
             let is_one = |found: &str| paths.iter().any(|p| p == found) || found == "/d/h3";
             assert!(found.as_deref().is_some_and(is_one), "inode {ino}: {found:?} of {paths:?}");
         }
     }
 }
 
-/// Log records are written concurrently. Pairs of them, swapped, must be read in their own order, and give the same
-/// inodes and buffers for the same transactions. Catches lost operations that continue in the next record.
+/// Log records are written concurrently. Pairs of them, swapped, must be read in their own order,
+/// and give the same inodes and buffers for the same transactions. Catches lost operations that
+/// continue in the next record.
 #[test]
 fn records_that_come_in_another_order_are_read_in_theirs() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };
@@ -127,7 +130,8 @@ fn records_that_come_in_another_order_are_read_in_theirs() {
     let mut turned = 0;
     let log: Vec<usize> = (0..requests.len()).filter(|i| is_record(&requests[*i])).collect();
     for pair in log.chunks_exact(2) {
-        // The later record goes right before the other, so that the blocks that either announces come after both.
+        // The later record goes right before the other, so that the blocks that either announces
+        // come after both.
         requests[pair[0]..=pair[1]].rotate_right(1);
         turned += 1;
     }
@@ -148,8 +152,8 @@ fn records_that_come_in_another_order_are_read_in_theirs() {
     assert_eq!(other.stats.unclaimed, 0);
 }
 
-/// Images of the shapes that mkfs.xfs makes, with files from a prototype file: a block has an owner exactly where the
-/// trees of free space do not have it.
+/// Images of the shapes that mkfs.xfs makes, with files from a prototype file: a block has an owner
+/// exactly where the trees of free space do not have it.
 #[test]
 fn every_used_block_has_a_name_and_no_free_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,7 +223,8 @@ fn changed_bytes_of_xfs_and_its_trace_never_panic() {
     }
 }
 
-/// The log's space that the kernel clears ahead of its records counts as a kind of its own, and not as traffic to the journal.
+/// The log's space that the kernel clears ahead of its records counts as a kind of its own, and not
+/// as traffic to the journal.
 #[test]
 fn clearing_the_log_is_no_journal_traffic() {
     let Some(recorded) = recorded("xfs", "xfs") else { return };

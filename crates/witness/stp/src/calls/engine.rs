@@ -17,19 +17,20 @@ use super::{CallClient, CallPlan, ClientAct, CommitOrder, ContentsPolicy};
 use crate::play::{DiskAtPlay, PlayStage};
 use crate::traffic::Role;
 
-/// Nanoseconds after which processors that were woken up by a slow request count as awake, if none came meanwhile.
+/// Nanoseconds after which processors that were woken up by a slow request count as awake, if none
+/// came meanwhile.
 const AWAKE: u64 = 2_000_000;
 /// The age at which dirty contents are written, in nanoseconds.
 const EXPIRE: u64 = 30_000_000_000;
 /// Contents that lie in runs of this many bytes or more count as sequential, for the adaptive mode.
 const SEQUENTIAL: u64 = 64 << 10;
-/// The bytes of Ordo's log for a block beside its contents, and of any log for the block of a difference: a tag, and the place and
-/// length of a run.
+/// The bytes of Ordo's log for a block beside its contents, and of any log for the block of a
+/// difference: a tag, and the place and length of a run.
 const OF_BLOCK: u64 = 10;
 /// The bytes of a tag in a descriptor block of the kernel's journals (`journal_block_tag3_t`).
 const KERNEL_TAG: u64 = 16;
-/// The interval at which Ordo's journal looks for space, in nanoseconds, and the use in thousandths from which on it makes
-/// some although nobody waits.
+/// The interval at which Ordo's journal looks for space, in nanoseconds, and the use in thousandths
+/// from which on it makes some although nobody waits.
 const OWN_TICK: u64 = 5_000_000_000;
 const OWN_BACKGROUND: u64 = 625;
 
@@ -234,7 +235,8 @@ impl Engine {
         });
     }
 
-    /// Takes so much own time of a program or of the file system; less, if no processor has slept lately.
+    /// Takes so much own time of a program or of the file system; less, if no processor has slept
+    /// lately.
     pub(super) async fn pause(&self, ns: u64) {
         let is_awake = self.now() >= self.slept.get() + AWAKE;
         let wake = if is_awake { self.facts.gaps.wake } else { 0 };
@@ -244,7 +246,8 @@ impl Engine {
         }
     }
 
-    /// Takes some own time of an fsync: as long as it takes in the middle, give or take what the trace shows.
+    /// Takes some own time of an fsync: as long as it takes in the middle, give or take what the
+    /// trace shows.
     pub(super) async fn gap(&self, ns: u64) {
         let scatter = self.facts.gaps.scatter * ns / 1000;
         let less = if scatter > 0 { self.runtime.random_below(2 * scatter + 1) } else { 0 };
@@ -510,13 +513,14 @@ impl Engine {
         self.write_back_these(&keys).await;
     }
 
-    /// Whether a block may be written in place: only the log may have it first where the log has all contents.
+    /// Whether a block may be written in place: only the log may have it first where the log has
+    /// all contents.
     pub(super) fn may_leave(&self, one: &DirtyUnit) -> bool {
         one.logged || self.facts.policy.contents != ContentsPolicy::Logged
     }
 
-    /// These dirty blocks, and those that Ordo's cache writes with them: neighbours in the file and on the disk, as far as one
-    /// request goes, that [may be written](Self::may_leave).
+    /// These dirty blocks, and those that Ordo's cache writes with them: neighbours in the file and
+    /// on the disk, as far as one request goes, that [may be written](Self::may_leave).
     fn with_neighbours(&self, keys: &[(u64, u64)]) -> Vec<(u64, u64)> {
         if !self.facts.log.own {
             return keys.to_vec();

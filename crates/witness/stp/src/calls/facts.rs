@@ -19,12 +19,13 @@ const OWN_SECTOR: u64 = SECTOR_MIN as u64;
 const OWN_PAYLOAD: u64 = OWN_SECTOR - SectorHead::SIZE as u64;
 /// The block of the kernel's journals, if the trace does not say.
 const KERNEL_BLOCK: u64 = 4096;
-/// The part of a journal, in thousandths, whose use makes a checkpoint begin: of Ordo's, and of the kernel's.
+/// The part of a journal, in thousandths, whose use makes a checkpoint begin: of Ordo's, and of the
+/// kernel's.
 const OWN_CHECKPOINT: u64 = 790;
 const KERNEL_CHECKPOINT: u64 = 750;
 
-/// Nanoseconds from the end of a write within which a request counts as sent by it, the calls that are looked at, and the
-/// fewest such requests.
+/// Nanoseconds from the end of a write within which a request counts as sent by it, the calls that
+/// are looked at, and the fewest such requests.
 const BEHIND: u64 = 1000;
 const BEHIND_CALLS: usize = 8;
 const BEHIND_MIN: usize = 4;
@@ -34,8 +35,9 @@ const OWN_CHANGE: f64 = 140.0;
 const REQUEST_MAX: u64 = 1 << 20;
 /// `CONFIG_HZ` is 250 in the kernels of most distributions.
 const TICK: u64 = 4_000_000;
-/// Nanoseconds for which a request takes so long that an idle processor sleeps meanwhile: `cpuidle` lets one poll for less. And the
-/// fewest own times behind such requests that show what waking up takes.
+/// Nanoseconds for which a request takes so long that an idle processor sleeps meanwhile: `cpuidle`
+/// lets one poll for less. And the fewest own times behind such requests that show what waking up
+/// takes.
 pub(super) const SLEEP: u64 = 1_000_000;
 const WAKE_MIN: usize = 20;
 /// Bytes of records for a commit below which they count as those of its changes.
@@ -44,7 +46,8 @@ const SMALL: f64 = 1024.0;
 /// The log, as the trace shows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogFacts {
-    /// Whether it is one of Ordo's: records of bytes, in sectors that are written again until they are full.
+    /// Whether it is one of Ordo's: records of bytes, in sectors that are written again until they
+    /// are full.
     pub own: bool,
     /// The place of its first write, in bytes.
     pub first: u64,
@@ -83,8 +86,8 @@ pub struct SyncGaps {
     pub between: u64,
     /// From the completion of its last request to its return.
     pub leave: u64,
-    /// The part of each own time of a program or of the file system that a processor needs to wake up, if it has slept; 0 if most fsyncs
-    /// of the trace wait too shortly for one to sleep.
+    /// The part of each own time of a program or of the file system that a processor needs to wake
+    /// up, if it has slept; 0 if most fsyncs of the trace wait too shortly for one to sleep.
     pub wake: u64,
     /// Each of these is as much more or less as chance has it, by at most so many thousandths.
     pub scatter: u64,
@@ -105,15 +108,18 @@ pub struct TraceFacts {
     pub request_max: u64,
     /// Whether the disk has a volatile cache that is flushed.
     pub flushes: bool,
-    /// The time between two ticks of the clock that inodes' times are taken from, in nanoseconds; 1 if each change is seen.
+    /// The time between two ticks of the clock that inodes' times are taken from, in nanoseconds; 1
+    /// if each change is seen.
     pub tick: u64,
-    /// Whether no request is sent while a flush is under way, as where one thread of the kernel hands all requests to the device.
+    /// Whether no request is sent while a flush is under way, as where one thread of the kernel
+    /// hands all requests to the device.
     pub flush_blocks: bool,
     /// The own time of an fsync of ext3 or ext4.
     pub gaps: SyncGaps,
     /// Whether writes of contents that are waited for have FUA.
     pub place_fua: bool,
-    /// The bytes in order after which a file's contents are written although nobody waits; `None`: this is not seen.
+    /// The bytes in order after which a file's contents are written although nobody waits; `None`:
+    /// this is not seen.
     pub write_behind: Option<u64>,
     /// Calls' files without a block in the trace.
     pub files_without: usize,
@@ -224,8 +230,8 @@ pub fn facts(
     })
 }
 
-/// The length of the longest request with contents, if the trace shows that requests are cut: neighbours that were sent
-/// together.
+/// The length of the longest request with contents, if the trace shows that requests are cut:
+/// neighbours that were sent together.
 fn request_max(seen: &[SeenTraffic]) -> u64 {
     let data: Vec<&SeenTraffic> = seen.iter().filter(|s| s.role == Role::Data).collect();
     let is_cut = data
@@ -235,8 +241,9 @@ fn request_max(seen: &[SeenTraffic]) -> u64 {
     longest.filter(|_| is_cut).unwrap_or(REQUEST_MAX)
 }
 
-/// Whether commits have the contents of several files: those of other files are written while an fsync runs, before its
-/// log, and none is begun while the log is being written, as the fsyncs of several clients by themselves would do.
+/// Whether commits have the contents of several files: those of other files are written while an
+/// fsync runs, before its log, and none is begun while the log is being written, as the fsyncs of
+/// several clients by themselves would do.
 fn is_shared(seen: &[SeenTraffic], owners: &FxHashMap<u64, u64>, calls: &[StoredCall]) -> bool {
     let data: Vec<&SeenTraffic> =
         seen.iter().filter(|s| s.role == Role::Data && !s.checkpoint).collect();
@@ -259,8 +266,9 @@ fn is_shared(seen: &[SeenTraffic], owners: &FxHashMap<u64, u64>, calls: &[Stored
     others.most() && during.0 * 10 < during.1
 }
 
-/// The length of requests that a file system sends as soon as a program has written so much in order: they are issued
-/// while one of the file's writes runs, or right after it. Only files that nobody syncs show this.
+/// The length of requests that a file system sends as soon as a program has written so much in
+/// order: they are issued while one of the file's writes runs, or right after it. Only files that
+/// nobody syncs show this.
 fn write_behind(
     seen: &[SeenTraffic],
     owners: &FxHashMap<u64, u64>,
@@ -302,14 +310,16 @@ impl OwnTimes {
         times.get(times.len() / 2).copied().unwrap_or(0)
     }
 
-    /// Half the width, in thousandths of the median, of the even distribution that has the first and the ninth tenth of the times.
+    /// Half the width, in thousandths of the median, of the even distribution that has the first
+    /// and the ninth tenth of the times.
     fn scatter(&self) -> u64 {
         let times = self.sorted(|_| true);
         let at = |tenths: usize| times.get(times.len() * tenths / 10).copied().unwrap_or(0);
         ((at(9) - at(1)) * 5000 / 8 / at(5).max(1)).min(900)
     }
 
-    /// The median behind requests during which processors sleep, without the time of those few that found one awake.
+    /// The median behind requests during which processors sleep, without the time of those few that
+    /// found one awake.
     fn wake(&self) -> Option<u64> {
         let times = self.sorted(|after| after >= SLEEP);
         (times.len() >= WAKE_MIN).then(|| times[times.len() / 2] - times[times.len() / 20])
@@ -359,8 +369,9 @@ fn sync_gaps(
     }
 }
 
-/// The tick of the clock of inodes' times. Linux from 6.13 on has a finer one for a file whose times were looked at, and then no file
-/// gets an earlier one (`multigrain-ts`): then fsyncs within a tick commit too.
+/// The tick of the clock of inodes' times. Linux from 6.13 on has a finer one for a file whose
+/// times were looked at, and then no file gets an earlier one (`multigrain-ts`): then fsyncs within
+/// a tick commit too.
 fn tick(calls: &[StoredCall], waited: &[Waited<'_>]) -> u64 {
     let mut commits = Votes::default();
     let mut last: BTreeMap<Option<u64>, u64> = BTreeMap::new();
@@ -508,8 +519,9 @@ fn log(
     }
 }
 
-/// The bytes of records that a commit adds to Ordo's log, and those that each change adds: a straight line through the
-/// commits by their numbers of changes. Contents of files are left out, if the log has them.
+/// The bytes of records that a commit adds to Ordo's log, and those that each change adds: a
+/// straight line through the commits by their numbers of changes. Contents of files are left out,
+/// if the log has them.
 fn own_sizes(
     writes: &[(&SeenTraffic, OwnRange)],
     (calls, unit): (&[StoredCall], u64),
@@ -548,8 +560,8 @@ fn blocks_of(calls: &[&StoredCall], unit: u64) -> u64 {
     blocks.len() as u64 * unit
 }
 
-/// The line through points by least squares, neither part below zero. Where all commits have equally many changes, small
-/// records count as those of changes, and large ones as the commit's.
+/// The line through points by least squares, neither part below zero. Where all commits have
+/// equally many changes, small records count as those of changes, and large ones as the commit's.
 fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let count = points.len().max(1) as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -601,7 +613,8 @@ mod tests {
         }
     }
 
-    /// The cost of waking up is that of the times behind long requests alone, and needs enough of them.
+    /// The cost of waking up is that of the times behind long requests alone, and needs enough of
+    /// them.
     #[test]
     fn waking_up_is_seen_behind_long_requests() {
         let mut times = OwnTimes((0..40).map(|n| (100 + n, SLEEP)).collect());
@@ -615,7 +628,8 @@ mod tests {
         assert_eq!((OwnTimes::default().median(), OwnTimes::default().scatter()), (0, 0));
     }
 
-    /// Fsyncs of a file 1 ms apart, which the clock of 4 ms does not tell apart: where most wait for a commit, each change is seen.
+    /// Fsyncs of a file 1 ms apart, which the clock of 4 ms does not tell apart: where most wait
+    /// for a commit, each change is seen.
     #[test]
     fn the_tick_is_seen() {
         let (data, commit) = (request(Role::Data, (0, 1)), request(Role::Commit, (0, 1)));
@@ -632,8 +646,8 @@ mod tests {
         assert_eq!((read(20, TICK / 4, 10), read(101, TICK, 10)), (TICK, TICK));
     }
 
-    /// A flush blocks the way where nothing is ever sent during one; a short flush shows nothing. One write in fifty may be a
-    /// request that was on its way already.
+    /// A flush blocks the way where nothing is ever sent during one; a short flush shows nothing.
+    /// One write in fifty may be a request that was on its way already.
     #[test]
     fn a_flush_that_blocks_is_seen() {
         let long = 2 * SLEEP;
@@ -657,7 +671,8 @@ mod tests {
         assert!(flushes.within(long - 1, long) > 0 && flushes.within(long, 9 * SLEEP) == 0);
     }
 
-    /// A commit's own bytes and those of each change are told apart where commits differ; otherwise by their size.
+    /// A commit's own bytes and those of each change are told apart where commits differ; otherwise
+    /// by their size.
     #[test]
     fn sizes_are_told_apart() {
         assert_eq!(line(&[(1.0, 5000.0), (3.0, 5200.0), (5.0, 5400.0)]), (4900.0, 100.0));

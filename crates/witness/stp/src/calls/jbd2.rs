@@ -1,12 +1,15 @@
-//! An fsync as ext3 and ext4 of Linux 6 do it (`fs/ext4/fsync.c`, `fs/jbd2/commit.c`, `fs/jbd2/transaction.c`): its caller writes
-//! the file's contents in place, and one task commits the changes of all.
+//! An fsync as ext3 and ext4 of Linux 6 do it (`fs/ext4/fsync.c`, `fs/jbd2/commit.c`,
+//! `fs/jbd2/transaction.c`): its caller writes the file's contents in place, and one task commits
+//! the changes of all.
 //!
-//! - A write changes the inode if the clock has ticked since the file's last change. The change joins the transaction that is
-//!   open. It waits while the log is being given the inode's block in the state of the transaction before.
-//! - An fsync writes the file's contents in place, and then waits for the commit of the transaction that its inode has joined.
-//!   If that commit's flush came before the contents, it flushes itself. No change of the inode: no commit.
-//! - With file data in the log (`data=journal`), an fsync waits for the commit first, then writes the file's contents in
-//!   place, and flushes.
+//! - A write changes the inode if the clock has ticked since the file's last change. The change
+//!   joins the transaction that is open. It waits while the log is being given the inode's block in
+//!   the state of the transaction before.
+//! - An fsync writes the file's contents in place, and then waits for the commit of the transaction
+//!   that its inode has joined. If that commit's flush came before the contents, it flushes itself.
+//!   No change of the inode: no commit.
+//! - With file data in the log (`data=journal`), an fsync waits for the commit first, then writes
+//!   the file's contents in place, and flushes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +27,8 @@ const INODES: u64 = 16;
 /// The transactions of a journal of the kernel, numbered from 1.
 #[derive(Default)]
 pub(super) struct Transactions {
-    /// The transactions whose commit has begun, has its commit block sent, has ended, and is asked for.
+    /// The transactions whose commit has begun, has its commit block sent, has ended, and is asked
+    /// for.
     begun: Cell<u64>,
     sealed: Cell<u64>,
     ended: Cell<u64>,
@@ -36,7 +40,8 @@ pub(super) struct Transactions {
     shadow: RefCell<BTreeSet<u64>>,
     /// The flushes that have begun, and ended.
     flushes: Cell<(u64, u64)>,
-    /// The number of the flush that a commit block waits for, and whether the block is under way behind it.
+    /// The number of the flush that a commit block waits for, and whether the block is under way
+    /// behind it.
     preflush: Cell<Option<u64>>,
     in_flight: Cell<bool>,
 }
@@ -61,7 +66,8 @@ impl CommitSignals {
 }
 
 impl JournalPolicy {
-    /// Whether commits go on as jbd2 makes them. Changes of who commits what, or of what overlaps, take the journal off this way.
+    /// Whether commits go on as jbd2 makes them. Changes of who commits what, or of what overlaps,
+    /// take the journal off this way.
     pub(super) fn is_as_jbd2(&self) -> bool {
         let is_whole = matches!(self.order, CommitOrder::Apart | CommitOrder::Together);
         self.jbd2 && self.tangled && is_whole && self.contents != ContentsPolicy::Adaptive
@@ -121,9 +127,10 @@ impl Engine {
         self.gap(self.facts.gaps.leave).await;
     }
 
-    /// A flush of the disk's cache, as the block layer makes it (`block/blk-flush.c`): those who ask for one while one is under way
-    /// share the next, which waits for a commit block that is behind its first flush, and serves that one too. It is sent `lag`
-    /// nanoseconds after it has begun.
+    /// A flush of the disk's cache, as the block layer makes it (`block/blk-flush.c`): those who
+    /// ask for one while one is under way share the next, which waits for a commit block that is
+    /// behind its first flush, and serves that one too. It is sent `lag` nanoseconds after it has
+    /// begun.
     async fn flush_together(&self, lag: u64) {
         let flushes = &self.jbd2.flushes;
         let wanted = flushes.get().0 + 1;
@@ -278,7 +285,8 @@ mod tests {
         }
     }
 
-    /// Clients with a file each, from file `first` on and `apart` files apart: a block and an fsync, `syncs` times.
+    /// Clients with a file each, from file `first` on and `apart` files apart: a block and an
+    /// fsync, `syncs` times.
     fn clients(count: u64, syncs: u64, (first, apart): (u64, u64)) -> CallPlan {
         let client = |n: u64| {
             let file = first + n * apart;
@@ -310,9 +318,10 @@ mod tests {
         played.requests.iter().map(|request| letter(request.role)).collect()
     }
 
-    /// The requests of an fsync, as traces of Linux 6 have them: data before the transaction and a flush on both sides of the
-    /// commit block; with file data in the journal the data behind the transaction, and a flush behind them. Would catch a commit
-    /// without its flushes, and data that the fsync of a data journal leaves for later.
+    /// The requests of an fsync, as traces of Linux 6 have them: data before the transaction and a
+    /// flush on both sides of the commit block; with file data in the journal the data behind the
+    /// transaction, and a flush behind them. Would catch a commit without its flushes, and data
+    /// that the fsync of a data journal leaves for later.
     #[test]
     fn one_client_sends_what_linux_sends() {
         let plan = clients(1, 3, (12, 1));
@@ -325,8 +334,9 @@ mod tests {
         assert_eq!(letters(&off), "djc".repeat(3));
     }
 
-    /// Fsyncs that are faster than the clock ticks find an unchanged inode, and commit nothing: 40 of them in 0.1 ms each, and
-    /// two requests of 0.1 ms for each commit. Would catch a commit for each fsync, which takes three times as long.
+    /// Fsyncs that are faster than the clock ticks find an unchanged inode, and commit nothing: 40
+    /// of them in 0.1 ms each, and two requests of 0.1 ms for each commit. Would catch a commit for
+    /// each fsync, which takes three times as long.
     #[test]
     fn an_inode_changes_once_in_a_tick() {
         let plan = clients(1, 40, (12, 1));
@@ -339,10 +349,12 @@ mod tests {
         assert_eq!(letters(&played(&plan, &fine, MS / 10)), "djc".repeat(40));
     }
 
-    /// Five clients, three of which begin while the log of the others' first commit is being written: from then on one group writes
-    /// its data while the other is committed. With their inodes in one block, a write waits until the log has its copy of the block;
-    /// with inodes in blocks of their own the data go out beside the log. Would catch a caller who joins a commit that does not have
-    /// its changes, one who waits for a commit too many (fewer commits), and a write that does not wait for the copy.
+    /// Five clients, three of which begin while the log of the others' first commit is being
+    /// written: from then on one group writes its data while the other is committed. With their
+    /// inodes in one block, a write waits until the log has its copy of the block; with inodes in
+    /// blocks of their own the data go out beside the log. Would catch a caller who joins a commit
+    /// that does not have its changes, one who waits for a commit too many (fewer commits), and a
+    /// write that does not wait for the copy.
     #[test]
     fn groups_of_clients_take_turns() {
         let facts = facts(ContentsPolicy::Ordered, true);
@@ -366,8 +378,8 @@ mod tests {
         assert_eq!((beside_the_log(&one), beside_the_log(&apart)), (0, 98));
     }
 
-    /// A client whose change is in a commit, and whose data arrive after that commit's flush, flushes itself. Would catch an fsync
-    /// that returns with its data in the disk's cache.
+    /// A client whose change is in a commit, and whose data arrive after that commit's flush,
+    /// flushes itself. Would catch an fsync that returns with its data in the disk's cache.
     #[test]
     fn data_behind_the_flush_of_its_commit_is_flushed() {
         let facts = facts(ContentsPolicy::Ordered, true);
@@ -378,9 +390,11 @@ mod tests {
         assert_eq!(letters(&played(&plan, &facts, 5 * MS)), "djdfcff");
     }
 
-    /// Clients with file data in the log ask for a flush each, behind their data. One that comes while the commit block of another
-    /// transaction is under way shares that one's last flush, and one that comes while a flush is under way shares the next (conditions C1
-    /// and C2 in `block/blk-flush.c`). Would catch a flush for each client, and a flush between a commit block and its last flush.
+    /// Clients with file data in the log ask for a flush each, behind their data. One that comes
+    /// while the commit block of another transaction is under way shares that one's last flush, and
+    /// one that comes while a flush is under way shares the next (conditions C1 and C2 in
+    /// `block/blk-flush.c`). Would catch a flush for each client, and a flush between a commit
+    /// block and its last flush.
     #[test]
     fn flushes_are_shared() {
         let facts = facts(ContentsPolicy::Logged, true);
@@ -390,7 +404,8 @@ mod tests {
         let sent = letters(&played);
         let count = |letter: char| sent.matches(letter).count();
         assert_eq!((count('d'), count('c')), (100, 40), "{sent}");
-        // Two for each commit, and one for those groups whose data end just before the log's; by themselves they would be 180.
+        // Two for each commit, and one for those groups whose data end just before the log's; by
+        // themselves they would be 180.
         assert_eq!(count('f'), 101, "{sent}");
         let of = |role: Role| played.requests.iter().filter(move |r| r.role == role);
         for commit in of(Role::Commit) {
@@ -418,7 +433,8 @@ mod tests {
         assert_eq!(sent_at(&played(&plan, &facts, 5 * MS)), Some(16));
     }
 
-    /// Own times have a part in which a processor wakes up; it falls away where no request was long enough to let one sleep.
+    /// Own times have a part in which a processor wakes up; it falls away where no request was long
+    /// enough to let one sleep.
     #[test]
     fn an_awake_processor_needs_no_time_to_wake_up() {
         let mut facts = facts(ContentsPolicy::Ordered, false);

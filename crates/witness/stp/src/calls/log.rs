@@ -1,4 +1,5 @@
-//! The log in a playback of calls: its writes, its space, and the sectors that Ordo's log leaves out.
+//! The log in a playback of calls: its writes, its space, and the sectors that Ordo's log leaves
+//! out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -62,8 +63,8 @@ impl Log {
     }
 }
 
-/// The rotation of a disk, in nanoseconds. Ordo's log leaves out as many sectors behind a write as pass under the head until the
-/// next one can begin: docs/formats/wafs.md.
+/// The rotation of a disk, in nanoseconds. Ordo's log leaves out as many sectors behind a write as
+/// pass under the head until the next one can begin: docs/formats/wafs.md.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     time: u64,
@@ -148,7 +149,8 @@ impl Engine {
         self.write_log(target, is_commit).await;
     }
 
-    /// Forces as a group: the first caller waits for as many as shared the last write, and writes for all.
+    /// Forces as a group: the first caller waits for as many as shared the last write, and writes
+    /// for all.
     async fn force_together(&self, target: f64, delay: u64, is_commit: bool) {
         let group = &self.log.group;
         group.waiting.set(group.waiting.get() + 1);
@@ -214,7 +216,8 @@ impl Engine {
         }
     }
 
-    /// The sectors to skip behind a write that ends in the sector before `end`; none if space is short.
+    /// The sectors to skip behind a write that ends in the sector before `end`; none if space is
+    /// short.
     fn skipped(&self, end: f64) -> u64 {
         let Some(turn) = self.log.turn else { return 0 };
         let skipped = turn.skipped(self.log.gaps.borrow().iter());
@@ -229,7 +232,8 @@ impl Engine {
         let log = self.facts.log;
         let known = self.facts.policy.log_bytes.unwrap_or(log.ring.1);
         let size = known.max(len);
-        // A write that would go over the end is made before it: where it is split does not matter for its time.
+        // A write that would go over the end is made before it: where it is split does not matter
+        // for its time.
         let place = (log.first.saturating_sub(log.ring.0) + at) % size;
         let base = if self.log.disk > 0 { 0 } else { log.ring.0 };
         base + place.min(size - len)
@@ -264,7 +268,8 @@ impl Engine {
         self.used() * 1000.0 >= size * permille as f64
     }
 
-    /// Makes space in the log: the first caller who finds it short does so, and others wait meanwhile.
+    /// Makes space in the log: the first caller who finds it short does so, and others wait
+    /// meanwhile.
     pub(super) async fn wait_for_space(&self) {
         while self.uses(self.facts.policy.checkpoint_permille) {
             let before = self.log.start.get();
@@ -275,7 +280,8 @@ impl Engine {
         }
     }
 
-    /// A checkpoint: what the older half of the log holds is written in place, and durable before the log's tail moves.
+    /// A checkpoint: what the older half of the log holds is written in place, and durable before
+    /// the log's tail moves.
     pub(super) async fn checkpoint(&self) {
         if self.facts.log.own {
             self.force(false).await;
@@ -293,7 +299,8 @@ impl Engine {
         let rest = self.dirty.borrow().values().filter_map(|unit| unit.low).reduce(f64::min);
         let holds_contents =
             matches!(self.facts.policy.contents, ContentsPolicy::Logged | ContentsPolicy::Adaptive);
-        // Blocks of metadata are changed all the time, and are as old as those that were not written.
+        // Blocks of metadata are changed all the time, and are as old as those that were not
+        // written.
         let rest = rest.unwrap_or(if holds_contents { end } else { until });
         self.log.start.set(rest.max(until.min(end)).max(start + 1.0));
     }

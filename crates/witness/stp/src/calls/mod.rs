@@ -1,14 +1,17 @@
-//! Playback of calls: what the programs did is played, and a model of the journal's policies makes the requests.
+//! Playback of calls: what the programs did is played, and a model of the journal's policies makes
+//! the requests.
 //!
-//! A change of *who commits what, and when* alters which requests there are. No plan of recorded requests shows that. So
-//! the calls of the programs are played instead (§2.2 of the paper): each client makes its next call when the one before
-//! has returned and its think time has passed; a write makes blocks dirty; an fsync commits, by policies that the trace
-//! shows ([`facts`]) or that a change sets ([`JournalPolicy`]). The requests that follow go to the disk models.
+//! A change of *who commits what, and when* alters which requests there are. No plan of recorded
+//! requests shows that. So the calls of the programs are played instead (§2.2 of the paper): each
+//! client makes its next call when the one before has returned and its think time has passed; a
+//! write makes blocks dirty; an fsync commits, by policies that the trace shows ([`facts`]) or that
+//! a change sets ([`JournalPolicy`]). The requests that follow go to the disk models.
 //!
 //! - [`CallPlan`]: the clients and their calls.
 //! - [`facts`]: places of blocks, bytes of log, and the policies, from the requests of the trace.
 //! - [`JournalPolicy`]: the policies, and the changes of them.
-//! - [`engine`]: the playback; `jbd2.rs` has the fsync of ext3 and ext4, which commits by a task of its own.
+//! - [`engine`]: the playback; `jbd2.rs` has the fsync of ext3 and ext4, which commits by a task of
+//!   its own.
 
 use std::collections::BTreeMap;
 
@@ -52,14 +55,15 @@ pub enum ClientAct {
 /// One step of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientStep {
-    /// Nanoseconds between the end of the step before and the beginning of this one: the client's own time, and calls that
-    /// wait for no request.
+    /// Nanoseconds between the end of the step before and the beginning of this one: the client's
+    /// own time, and calls that wait for no request.
     pub think: u64,
-    /// Nanoseconds within the call in which no request was under way, if it waited for any; otherwise all of them. A call may
-    /// wait for a request of another file, or for another caller who does.
+    /// Nanoseconds within the call in which no request was under way, if it waited for any;
+    /// otherwise all of them. A call may wait for a request of another file, or for another caller
+    /// who does.
     pub busy: u64,
-    /// Nanoseconds within the call in which no request was under way. A write on ext3 and ext4 waits for requests that no table
-    /// counts as its own.
+    /// Nanoseconds within the call in which no request was under way. A write on ext3 and ext4
+    /// waits for requests that no table counts as its own.
     pub alone: u64,
     /// The act.
     pub act: ClientAct,
@@ -204,13 +208,15 @@ pub fn within(
     calls.iter().filter(move |call| call.began >= from && call.ended <= until)
 }
 
-/// The first beginning and the last end of the calls that are played, in nanoseconds on the trace's clock.
+/// The first beginning and the last end of the calls that are played, in nanoseconds on the trace's
+/// clock.
 pub fn span<'a>(calls: impl IntoIterator<Item = &'a StoredCall>) -> Option<(u64, u64)> {
     let times = calls.into_iter().filter(|call| acts_of(call)).map(|call| (call.began, call.ended));
     times.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
 }
 
-/// The times at which any request was under way: intervals that do not touch, each with the nanoseconds in all before it.
+/// The times at which any request was under way: intervals that do not touch, each with the
+/// nanoseconds in all before it.
 struct UnderWay {
     spans: Vec<(u64, u64, u64)>,
 }
@@ -375,7 +381,8 @@ mod tests {
         (0..n).flat_map(pair).collect()
     }
 
-    /// Think times are the client's own; a call's busy time is that in which it waited for no request.
+    /// Think times are the client's own; a call's busy time is that in which it waited for no
+    /// request.
     #[test]
     fn clients_think_between_calls() {
         let plan = CallPlan::new(&pairs(4), &within(4)).unwrap();
@@ -410,7 +417,8 @@ mod tests {
         assert_eq!(left_out, expected);
     }
 
-    /// Calls without blocks, clocks that disagree, calls that end before they begin, and too few: each is named.
+    /// Calls without blocks, clocks that disagree, calls that end before they begin, and too few:
+    /// each is named.
     #[test]
     fn calls_that_do_not_fit_are_refused() {
         assert_eq!(CallPlan::new(&[], &[]), Err(CallsError::None));

@@ -1,6 +1,7 @@
-//! The early writing of Ordo's cache in a playback of calls: contents that its disk could not write in time are written before they
-//! are due, and writers wait if that is not enough (`crates/core/cache/src/pace.rs` has the rule; a trace without that many dirty
-//! blocks does not show it).
+//! The early writing of Ordo's cache in a playback of calls: contents that its disk could not write
+//! in time are written before they are due, and writers wait if that is not enough
+//! (`crates/core/cache/src/pace.rs` has the rule; a trace without that many dirty blocks does not
+//! show it).
 
 use std::cell::Cell;
 
@@ -8,7 +9,8 @@ use ordo_runtime::sync::Notify;
 
 use super::engine::Engine;
 
-/// The time to write everything, in nanoseconds, from which on it is written early, and from which on writers wait.
+/// The time to write everything, in nanoseconds, from which on it is written early, and from which
+/// on writers wait.
 const BEHIND: u64 = 8_000_000_000;
 const LATE: u64 = 16_000_000_000;
 /// The time to write a block before any was written, in nanoseconds.

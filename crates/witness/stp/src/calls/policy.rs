@@ -35,9 +35,11 @@ pub struct JournalPolicy {
     pub log_first: bool,
     /// Whether a commit has the changes of all files.
     pub tangled: bool,
-    /// Whether an fsync goes on as ext3 and ext4 do it: its caller writes its own contents, and a task commits for all.
+    /// Whether an fsync goes on as ext3 and ext4 do it: its caller writes its own contents, and a
+    /// task commits for all.
     pub jbd2: bool,
-    /// With file contents in the log and an fsync as ext3 and ext4 do it: whether the fsync then writes them in place too.
+    /// With file contents in the log and an fsync as ext3 and ext4 do it: whether the fsync then
+    /// writes them in place too.
     pub home_at_sync: bool,
     /// Whether one commit goes on at a time.
     pub serial: bool,

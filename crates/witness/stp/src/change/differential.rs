@@ -1,9 +1,10 @@
-//! Differential journaling (§3.3.5 of the paper): the journal gets only the bytes of a block that changed since its
-//! last copy in the journal, or since its last write at the fixed location.
+//! Differential journaling (§3.3.5 of the paper): the journal gets only the bytes of a block that
+//! changed since its last copy in the journal, or since its last write at the fixed location.
 //!
-//! The encoding, whose size is counted: for each block its number and the count of runs, 10 bytes; for each run its
-//! first byte and its length, 4 bytes, and its bytes. Runs less than 4 bytes apart are one. A block that would not get
-//! smaller is written whole. A transaction's runs follow a header of 12 bytes, and fill whole blocks of the journal.
+//! The encoding, whose size is counted: for each block its number and the count of runs, 10 bytes;
+//! for each run its first byte and its length, 4 bytes, and its bytes. Runs less than 4 bytes apart
+//! are one. A block that would not get smaller is written whole. A transaction's runs follow a
+//! header of 12 bytes, and fill whole blocks of the journal.
 
 use ordo_annotate::Pieces;
 use ordo_annotate::image::PIECE;
@@ -41,7 +42,8 @@ pub fn encoded(old: &[u8], new: &[u8]) -> usize {
     size.min(BLOCK + new.len())
 }
 
-/// The contents of blocks as the journal or the device last had them. Only blocks of which the journal gets copies count.
+/// The contents of blocks as the journal or the device last had them. Only blocks of which the
+/// journal gets copies count.
 struct Versions<'a> {
     start: &'a Pieces,
     newest: FxHashMap<u64, Option<Box<[u8]>>>,
@@ -62,7 +64,8 @@ impl<'a> Versions<'a> {
         })?
     }
 
-    /// The number of bytes that the journal needs for a new version. That version is the last one from now on.
+    /// The number of bytes that the journal needs for a new version. That version is the last one
+    /// from now on.
     fn replace(&mut self, home: u64, new: &[u8]) -> usize {
         let size = match self.newest.get(&home).and_then(Option::as_ref) {
             Some(old) => encoded(old, new),
@@ -143,7 +146,8 @@ pub(super) fn change(world: &mut World<'_>) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Sizes by hand: nothing changed; one byte; two runs that are one, and two that are not; everything.
+    /// Sizes by hand: nothing changed; one byte; two runs that are one, and two that are not;
+    /// everything.
     #[test]
     fn sizes_are_those_of_the_encoding() {
         let old = [0u8; 4096];

@@ -19,8 +19,8 @@ pub enum LayoutChange {
     Spread,
 }
 
-/// The new place of each piece of [`UNIT`] bytes, by its old one. `pieces` are in the order in which they are first
-/// written; `bytes` is the size of the device.
+/// The new place of each piece of [`UNIT`] bytes, by its old one. `pieces` are in the order in
+/// which they are first written; `bytes` is the size of the device.
 pub(crate) fn mapping(pieces: &[u64], to: LayoutChange, bytes: u64) -> BTreeMap<u64, u64> {
     let first = pieces.iter().copied().min().unwrap_or(0);
     let count = pieces.len() as u64;
@@ -96,7 +96,8 @@ pub(super) fn change(world: &mut World<'_>, to: LayoutChange) -> Result<(), Stri
 mod tests {
     use super::*;
 
-    /// Every piece has a place of its own on the device; packed ones follow each other, spread ones do not.
+    /// Every piece has a place of its own on the device; packed ones follow each other, spread ones
+    /// do not.
     #[test]
     fn pieces_have_places_of_their_own() {
         let pieces: Vec<u64> = [9, 3, 4, 100, 7, 50].map(|n| n * UNIT).into();

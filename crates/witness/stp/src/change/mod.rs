@@ -50,9 +50,11 @@ pub enum JournalPlace {
 /// The way in which a file system journals file data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Data is written at its fixed location by the fsync of its file, in no order with transactions (`data=writeback`).
+    /// Data is written at its fixed location by the fsync of its file, in no order with
+    /// transactions (`data=writeback`).
     Writeback,
-    /// Data is written at its fixed location before the transaction that points to it (`data=ordered`).
+    /// Data is written at its fixed location before the transaction that points to it
+    /// (`data=ordered`).
     Ordered,
     /// Data is written into the journal too (`data=journal`).
     Data(Home),
@@ -89,7 +91,8 @@ pub enum PlanChange {
     JournalDevice(&'static Model),
     /// Journaling of file data.
     Mode(Mode),
-    /// The writes of a transaction to the journal do not wait for its data; the commit block waits for both.
+    /// The writes of a transaction to the journal do not wait for its data; the commit block waits
+    /// for both.
     Overlap,
     /// The journal has the bytes that changed instead of whole blocks.
     Differential,
@@ -170,7 +173,8 @@ impl PlanChange {
         )
     }
 
-    /// Whether the change decides which requests there are, so that only a playback of the programs' calls shows it.
+    /// Whether the change decides which requests there are, so that only a playback of the
+    /// programs' calls shows it.
     pub fn needs_calls(&self) -> bool {
         matches!(
             self,

@@ -1,11 +1,13 @@
-//! The journaling mode, which decides what goes into the journal: ordered, data, adaptive (§3.3.2 of the paper).
+//! The journaling mode, which decides what goes into the journal: ordered, data, adaptive (§3.3.2
+//! of the paper).
 //!
-//! Data mode: the data of a transaction is in its journal write, with descriptors for it, and is written at its fixed
-//! location later, by the writeback timer after `EXPIRE`, or when `FULL` of the journal is used: then the next
-//! transaction waits for it. A block that a later transaction contains again is written once. A block that is not due
-//! when the trace ends is not written.
+//! Data mode: the data of a transaction is in its journal write, with descriptors for it, and is
+//! written at its fixed location later, by the writeback timer after `EXPIRE`, or when `FULL` of
+//! the journal is used: then the next transaction waits for it. A block that a later transaction
+//! contains again is written once. A block that is not due when the trace ends is not written.
 //!
-//! Ordered mode: the data is written at its fixed location, sorted, before the journal write, which waits for it.
+//! Ordered mode: the data is written at its fixed location, sorted, before the journal write, which
+//! waits for it.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +18,16 @@ use crate::journal::{JournalSpan, JournalTransaction, relay, transactions};
 use crate::plan::{After, Plan, PlanStep};
 use crate::traffic::{Logged, Role};
 
-/// The age at which writeback writes a dirty block, in nanoseconds: `dirty_expire_centisecs` of Linux.
+/// The age at which writeback writes a dirty block, in nanoseconds: `dirty_expire_centisecs` of
+/// Linux.
 const EXPIRE: u64 = 30_000_000_000;
-/// The part of the journal, as one over this number, whose use makes a checkpoint necessary (§3.2.2: between a quarter
-/// and a half is free then).
+/// The part of the journal, as one over this number, whose use makes a checkpoint necessary
+/// (§3.2.2: between a quarter and a half is free then).
 const FULL: u64 = 2;
 /// Data that lies in runs of this many bytes or more counts as sequential, for the adaptive mode.
 const SEQUENTIAL: u64 = 64 << 10;
-/// The number of bytes of a descriptor for each copy: a tag with a checksum (`journal_block_tag3_t`).
+/// The number of bytes of a descriptor for each copy: a tag with a checksum
+/// (`journal_block_tag3_t`).
 const TAG: u64 = 16;
 
 pub(super) fn change(world: &mut World<'_>, mode: Mode) -> Result<(), String> {
@@ -143,8 +147,8 @@ impl Later {
         step.copies.extend(copies);
     }
 
-    /// Writes the blocks of older transactions to their fixed locations, and makes the journal write `log` wait for
-    /// that.
+    /// Writes the blocks of older transactions to their fixed locations, and makes the journal
+    /// write `log` wait for that.
     fn checkpoint(&mut self, plan: &mut Plan, log: usize) {
         let due = std::mem::take(&mut self.pending);
         let waits = plan.after(log).to_vec();
@@ -173,8 +177,8 @@ impl Later {
     }
 }
 
-/// Turns the write of a sync's own data into that of the data of the sync before, which is in the journal by now: the same
-/// file's, and so as far away, and a flush behind it.
+/// Turns the write of a sync's own data into that of the data of the sync before, which is in the
+/// journal by now: the same file's, and so as far away, and a flush behind it.
 fn written_again(plan: &mut Plan, index: usize) {
     plan.step_mut(index).checkpoint = true;
     let anchor = plan.step(index).clone();

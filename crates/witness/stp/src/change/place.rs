@@ -9,7 +9,8 @@ use crate::plan::PlanStep;
 use crate::play::PlayDisk;
 use crate::traffic::Role;
 
-/// Moves the journal. The blocks at its new place change places with it, as `mke2fs` would have put them elsewhere.
+/// Moves the journal. The blocks at its new place change places with it, as `mke2fs` would have put
+/// them elsewhere.
 pub(super) fn journal_at(world: &mut World<'_>, at: JournalPlace) -> Result<(), String> {
     let span = journal_of(world)?;
     let (disk, device) = world.stage.disks[0].clone();
@@ -85,7 +86,8 @@ impl Swap {
             }
             return (byte - target + first, target + len - byte);
         }
-        // The ranges overlap: only the part of the target that the journal does not leave is displaced.
+        // The ranges overlap: only the part of the target that the journal does not leave is
+        // displaced.
         match target > first {
             true => (byte - end + first, high - byte),
             false => (byte - target + target + len, first - byte),
@@ -109,8 +111,9 @@ impl Swap {
     }
 }
 
-/// Gives the journal a disk of its own, of its own size. A flush for which a commit block waits goes to both disks,
-/// since data must be durable too; a flush behind a commit block goes to the journal's disk alone.
+/// Gives the journal a disk of its own, of its own size. A flush for which a commit block waits
+/// goes to both disks, since data must be durable too; a flush behind a commit block goes to the
+/// journal's disk alone.
 pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Result<(), String> {
     let span = journal_of(world)?;
     if world.stage.disks.len() > 1 {
@@ -133,7 +136,8 @@ pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Re
         let behind = plan.after(index).iter().any(|after| role(after.step).is_journal());
         let before = plan.before(index).any(|n| role(n) == Role::Commit);
         if before {
-            // jbd2 flushes the file system's device, and then sends the commit block with a preflush to the journal's.
+            // jbd2 flushes the file system's device, and then sends the commit block with a
+            // preflush to the journal's.
             let flush = PlanStep { disk: 1, recorded: None, ..plan.step(index).clone() };
             plan.behind(index, flush);
         } else if behind {
@@ -147,8 +151,9 @@ pub(super) fn journal_device(world: &mut World<'_>, model: &'static Model) -> Re
 mod tests {
     use super::*;
 
-    /// A range and the journal change places: every block has exactly one new place, for a target below, above,
-    /// overlapping from both sides, and the same. Catches blocks that two old places map to, or that get lost.
+    /// A range and the journal change places: every block has exactly one new place, for a target
+    /// below, above, overlapping from both sides, and the same. Catches blocks that two old places
+    /// map to, or that get lost.
     #[test]
     fn every_block_has_one_new_place() {
         for target in [0, 10, 28, 30, 35, 40, 60, 90] {

@@ -7,8 +7,8 @@ use crate::journal::transactions;
 use crate::plan::{After, PlanStep};
 use crate::traffic::Role;
 
-/// Lets the journal writes of a transaction begin with its data: the commit block, and the flush before it, wait for
-/// both (§3.3.4 of the paper).
+/// Lets the journal writes of a transaction begin with its data: the commit block, and the flush
+/// before it, wait for both (§3.3.4 of the paper).
 pub(super) fn overlap(world: &mut World<'_>) -> Result<(), String> {
     journal_of(world)?;
     let plan = &mut world.plan;
@@ -22,7 +22,8 @@ pub(super) fn overlap(world: &mut World<'_>) -> Result<(), String> {
                 .filter(|after| transaction.data.contains(&after.step))
                 .collect();
             for after in &data {
-                // The journal write begins as early as the data write itself. Only the commit has to wait now.
+                // The journal write begins as early as the data write itself. Only the commit has
+                // to wait now.
                 for own in plan.after(after.step).to_vec() {
                     plan.wait(log, own);
                 }

@@ -19,8 +19,9 @@ use crate::play::{PlayDisk, PlayError, PlayStage};
 use crate::real::{Real, merged};
 use crate::traffic::SeenTrace;
 
-/// A way of committing that the trace does not show counts if its playback is so much nearer to the trace than that of the way
-/// which was read, as a part of the trace's time and of that of its fsyncs.
+/// A way of committing that the trace does not show counts if its playback is so much nearer to the
+/// trace than that of the way which was read, as a part of the trace's time and of that of its
+/// fsyncs.
 const NEARER: f64 = 0.002;
 
 /// The number of seeds of own times that are played.
@@ -77,8 +78,9 @@ impl CallWorld {
         Ok(world)
     }
 
-    /// Settles what the requests do not show, if there are several clients: of those ways that the calls and requests do not rule
-    /// out, the one whose playback comes nearest to the trace counts.
+    /// Settles what the requests do not show, if there are several clients: of those ways that the
+    /// calls and requests do not rule out, the one whose playback comes nearest to the trace
+    /// counts.
     fn settle(&mut self) {
         if self.plan.clients.len() < 2 {
             self.facts.gaps.scatter = 0;
@@ -102,8 +104,8 @@ impl CallWorld {
         }
     }
 
-    /// The error of the unchanged playback: of the whole time, or of that of the fsyncs, whichever is larger. `None`: it cannot be
-    /// played.
+    /// The error of the unchanged playback: of the whole time, or of that of the fsyncs, whichever
+    /// is larger. `None`: it cannot be played.
     fn distance(&self) -> Option<f64> {
         let played = self.play("unchanged").ok()?;
         let off = |played: u64, measured: u64| (played as f64 / measured.max(1) as f64 - 1.0).abs();
@@ -112,7 +114,8 @@ impl CallWorld {
         Some(all.max(off(played.syncs.1, self.plan.syncs_took)))
     }
 
-    /// Whether playback of calls has all that decides which requests there are: for Ordo's journals, and those of ext3 and ext4.
+    /// Whether playback of calls has all that decides which requests there are: for Ordo's
+    /// journals, and those of ext3 and ext4.
     pub fn knows_the_journal(&self) -> bool {
         self.facts.log.own || self.facts.policy.jbd2
     }
@@ -122,7 +125,8 @@ impl CallWorld {
         self.facts.policy
     }
 
-    /// Plays the calls on a real device or in a file, in real time: each set of changes `rounds` times, by turns.
+    /// Plays the calls on a real device or in a file, in real time: each set of changes `rounds`
+    /// times, by turns.
     ///
     /// # Errors
     /// As [`Predictor::on_device`](super::Predictor::on_device).
@@ -173,7 +177,8 @@ impl CallWorld {
         Ok(Unchanged { measured: Some(measured), predicted, error })
     }
 
-    /// Plays the calls with changes, one after the other; `error` is that of the unchanged playback.
+    /// Plays the calls with changes, one after the other; `error` is that of the unchanged
+    /// playback.
     ///
     /// # Errors
     /// A change means nothing for this trace, or a request lies outside the disk.
@@ -346,7 +351,8 @@ impl CallWorld {
     }
 }
 
-/// Requests, their times, and where the time goes: each moment counts for the request under way that was issued first.
+/// Requests, their times, and where the time goes: each moment counts for the request under way
+/// that was issued first.
 fn tell(played: &CallsPlayed, into: &mut PredictedOutcome) {
     let (begin, end) = played.bounds;
     let mut requests = played.requests.clone();

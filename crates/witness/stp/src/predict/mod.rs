@@ -1,5 +1,6 @@
-//! Prediction: playback of the unchanged trace first, then of each change; and the same on a real device. If the trace has
-//! the programs' calls, these can be played instead of the requests ([`CallWorld`]).
+//! Prediction: playback of the unchanged trace first, then of each change; and the same on a real
+//! device. If the trace has the programs' calls, these can be played instead of the requests
+//! ([`CallWorld`]).
 
 mod by_calls;
 
@@ -25,7 +26,8 @@ use crate::{depend, journal};
 pub struct Input<'a> {
     /// The contents of the trace's requests.
     pub contents: &'a dyn RequestContents,
-    /// The calls of the programs, with the requests that they waited for; empty if they were not recorded.
+    /// The calls of the programs, with the requests that they waited for; empty if they were not
+    /// recorded.
     pub calls: &'a [StoredCall],
     /// The known pieces of the device before the trace.
     pub start: &'a Pieces,
@@ -53,14 +55,16 @@ pub struct Window {
 pub struct PredictedOutcome {
     /// Seconds between the marks.
     pub seconds: f64,
-    /// The least and the most seconds. On models: platters elsewhere at the beginning, think times a twentieth shorter and
-    /// longer, and the error of the unchanged playback on both sides. On a real device: of all rounds.
+    /// The least and the most seconds. On models: platters elsewhere at the beginning, think times
+    /// a twentieth shorter and longer, and the error of the unchanged playback on both sides. On a
+    /// real device: of all rounds.
     pub interval: (f64, f64),
     /// Seconds on the critical path, by cause.
     pub spent: BTreeMap<Spent, f64>,
     /// Requests and bytes of each role between the marks.
     pub requests: BTreeMap<Role, (u64, u64)>,
-    /// For the requests between the marks the role, the issue and the completion, in seconds from the first mark.
+    /// For the requests between the marks the role, the issue and the completion, in seconds from
+    /// the first mark.
     pub timeline: Vec<(Role, f64, f64)>,
 }
 
@@ -70,7 +74,8 @@ impl PredictedOutcome {
         PredictedOutcome { seconds, interval, spent, requests, timeline: Vec::new() }
     }
 
-    /// The seconds in which at least one request was under way, whether or not anything waited for it.
+    /// The seconds in which at least one request was under way, whether or not anything waited for
+    /// it.
     pub fn busy(&self) -> f64 {
         let mut spans: Vec<(f64, f64)> =
             self.timeline.iter().map(|(_, issued, completed)| (*issued, *completed)).collect();
@@ -234,7 +239,8 @@ impl<'a> Predictor<'a> {
         Ok(Unchanged { measured: self.measured, predicted, error })
     }
 
-    /// Plays the trace with changes made, one after the other; `error` is that of the unchanged playback.
+    /// Plays the trace with changes made, one after the other; `error` is that of the unchanged
+    /// playback.
     ///
     /// # Errors
     /// A change means nothing for this trace, or a request lies outside its disk.
@@ -248,8 +254,8 @@ impl<'a> Predictor<'a> {
         self.outcome(&change::name(changes), world, error)
     }
 
-    /// Plays the trace on a real device in real time, once for each set of changes and round, the sets by turns. An empty
-    /// set is the unchanged trace. Returns the median round of each set.
+    /// Plays the trace on a real device in real time, once for each set of changes and round, the
+    /// sets by turns. An empty set is the unchanged trace. Returns the median round of each set.
     ///
     /// # Errors
     /// A change means nothing for this trace or for a real device, or the device failed.
@@ -364,7 +370,8 @@ fn medians(seen: &[SeenTraffic]) -> BTreeMap<Role, u64> {
     all.into_iter().map(|(role, times)| (role, median(times))).collect()
 }
 
-/// Plays sets of changes by turns, each `rounds` times. Returns the playbacks of each set. `play` gets a set's index and name.
+/// Plays sets of changes by turns, each `rounds` times. Returns the playbacks of each set. `play`
+/// gets a set's index and name.
 fn by_turns<T>(
     (sets, rounds): (&[&[PlanChange]], usize),
     mut follow: impl FnMut(PredictPhase),
@@ -404,8 +411,8 @@ fn widen(outcome: &mut PredictedOutcome, error: f64) {
         (outcome.interval.0 * (1.0 - error).max(0.0), outcome.interval.1 * (1.0 + error));
 }
 
-/// Other stages that the trace might as well have met: the platters elsewhere when it begins, and a processor that is a
-/// little faster or slower.
+/// Other stages that the trace might as well have met: the platters elsewhere when it begins, and a
+/// processor that is a little faster or slower.
 fn others(stage: &PlayStage) -> Vec<PlayStage> {
     let turn = stage.disks.iter().find_map(|(disk, _)| match disk.model()?.kind {
         ModelKind::Hdd(spec) => Some((60e9 / spec.rpm) as u64),
@@ -425,7 +432,8 @@ fn others(stage: &PlayStage) -> Vec<PlayStage> {
 mod tests {
     use super::*;
 
-    /// Overlapping requests count once, gaps not at all. Would catch a disk that is busy for longer than time passes.
+    /// Overlapping requests count once, gaps not at all. Would catch a disk that is busy for longer
+    /// than time passes.
     #[test]
     fn overlapping_requests_are_counted_once() {
         let mut outcome = PredictedOutcome::of(10.0, (10.0, 10.0));

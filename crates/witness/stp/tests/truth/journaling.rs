@@ -1,5 +1,7 @@
-//! A small journaling file system: clients that write and sync blocks, and a task that commits for them: it writes the
-//! data of the blocks that wait, then the journal, then the commit block, as jbd does in ordered mode. Every request is noted with its times and its meaning, as a trace has them.
+//! A small journaling file system: clients that write and sync blocks, and a task that commits for
+//! them: it writes the data of the blocks that wait, then the journal, then the commit block, as
+//! jbd does in ordered mode. Every request is noted with its times and its meaning, as a trace has
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -123,7 +125,8 @@ pub fn run(rules: Rules) -> (Trace, Vec<BlockRow>, f64) {
 
 impl Fs {
     async fn client(&self, n: u64) {
-        // Addresses from a small generator: the same for every rule, so that truth and prediction have the same work.
+        // Addresses from a small generator: the same for every rule, so that truth and prediction
+        // have the same work.
         let mut at = 12_345 + n * 777;
         for _ in 0..self.rules.syncs {
             // Every client thinks for another time, so that transactions have different clients.
@@ -183,7 +186,8 @@ impl Fs {
         self.rules.journal_at + head
     }
 
-    /// A request, noted. The offset of a flush says which one it is: 0 before the commit block, 1 behind it.
+    /// A request, noted. The offset of a flush says which one it is: 0 before the commit block, 1
+    /// behind it.
     async fn request(
         &self,
         op: RequestOp,

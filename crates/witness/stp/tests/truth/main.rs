@@ -1,8 +1,10 @@
-//! Predictions against the truth. A small journaling file system runs in virtual time, and its trace is played
-//! with a change. The time of the same file system with that change really made is the truth.
+//! Predictions against the truth. A small journaling file system runs in virtual time, and its
+//! trace is played with a change. The time of the same file system with that change really made is
+//! the truth.
 //!
-//! This file system and playback share the disk model. They do not share who waits for whom. The file system has tasks that wait for
-//! each other; playback has a plan that was worked out from times.
+//! This file system and playback share the disk model. They do not share who waits for whom. The
+//! file system has tasks that wait for each other; playback has a plan that was worked out from
+//! times.
 
 mod journaling;
 
@@ -58,9 +60,9 @@ fn cases(rules: Rules) -> Vec<(PlanChange, Rules)> {
     ]
 }
 
-/// One client: each request waits for the one before, and playback must find this chain. The unchanged trace
-/// is played to the nanosecond, and each change within 2 %, the truth inside the interval. Catches a change
-/// that leaves out or adds a wait, a request or a byte.
+/// One client: each request waits for the one before, and playback must find this chain. The
+/// unchanged trace is played to the nanosecond, and each change within 2 %, the truth inside the
+/// interval. Catches a change that leaves out or adds a wait, a request or a byte.
 #[test]
 fn one_client_is_predicted_as_it_really_runs() {
     let rules = Rules::new();
@@ -72,8 +74,9 @@ fn one_client_is_predicted_as_it_really_runs() {
     }
 }
 
-/// Five clients, whose blocks share transactions: who is in which transaction depends on the time that things take, which
-/// playback cannot change. The mean error stays within 10 %, each within 15 %.
+/// Five clients, whose blocks share transactions: who is in which transaction depends on the time
+/// that things take, which playback cannot change. The mean error stays within 10 %, each within 15
+/// %.
 #[test]
 fn several_clients_are_predicted_within_the_bound() {
     let rules = Rules { clients: 5, syncs: 80, ..Rules::new() };
@@ -93,8 +96,8 @@ fn several_clients_are_predicted_within_the_bound() {
     assert!(worst < 0.15, "worst {worst}");
 }
 
-/// A change that means nothing for a trace is refused with its reason: data that is in the journal already, and a journal
-/// that is not there.
+/// A change that means nothing for a trace is refused with its reason: data that is in the journal
+/// already, and a journal that is not there.
 #[test]
 fn a_change_that_means_nothing_is_refused() {
     let (trace, rows, _) = run(Rules { data: true, syncs: 5, ..Rules::new() });
@@ -124,9 +127,9 @@ fn a_change_that_means_nothing_is_refused() {
     assert_eq!(JOURNAL % BLOCK, 0);
 }
 
-/// A trace whose disk is not known is played with the times that its requests took: the unchanged one exactly.
-/// A change of the waits can be predicted, and so can another disk; a change of places is refused with the
-/// reason.
+/// A trace whose disk is not known is played with the times that its requests took: the unchanged
+/// one exactly. A change of the waits can be predicted, and so can another disk; a change of places
+/// is refused with the reason.
 #[test]
 fn a_trace_of_an_unknown_disk_is_played_with_its_own_times() {
     let rules = Rules { syncs: 20, ..Rules::new() };

@@ -105,8 +105,9 @@ on_disk! {
 }
 
 on_disk! {
-    /// A recovery structure, with which the superblock's copies can be found when it is lost: the last bytes of the
-    /// boot area before byte 65536. Not every mkfs writes it. FreeBSD's `struct fsrecovery`.
+    /// A recovery structure, with which the superblock's copies can be found when it is lost: the
+    /// last bytes of the boot area before byte 65536. Not every mkfs writes it. FreeBSD's `struct
+    /// fsrecovery`.
     pub struct Recovery: 20 {
         0 fsr_magic => /** magic number of the superblock, if the structure is there */ magic: i32,
         4 fsr_fsbtodb => /** log2 of device sectors in a fragment */ fsbtodb: i32,

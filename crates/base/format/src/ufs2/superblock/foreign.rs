@@ -1,7 +1,8 @@
-//! Features of other systems' UFS: an image with one of them is never written and never repaired here.
+//! Features of other systems' UFS: an image with one of them is never written and never repaired
+//! here.
 //!
-//! Sources: NetBSD's `sys/ufs/ffs/fs.h`, `sys/ufs/ufs/quota2.h` and `sys/ufs/ufs/dir.h`. NetBSD uses bytes 864 to 927 of the
-//! superblock for other fields than FreeBSD:
+//! Sources: NetBSD's `sys/ufs/ffs/fs.h`, `sys/ufs/ufs/quota2.h` and `sys/ufs/ufs/dir.h`. NetBSD
+//! uses bytes 864 to 927 of the superblock for other fields than FreeBSD:
 //!
 //! | byte | NetBSD | FreeBSD |
 //! |---|---|---|
@@ -90,7 +91,8 @@ impl Superblock {
         if self.is_ufs1() && self.old_inodefmt != INODE_FORMAT {
             return Some(ForeignFeature::OldInodes);
         }
-        // The fields are single bytes, of which the byte order makes the first or the last of a number.
+        // The fields are single bytes, of which the byte order makes the first or the last of a
+        // number.
         let unrefs = self.unrefs;
         for [version, location, rest @ ..] in [unrefs.to_le_bytes(), unrefs.to_be_bytes()] {
             let is_reserved_zero = rest[..2] == [0, 0];
@@ -118,8 +120,8 @@ impl Superblock {
     }
 }
 
-/// Whether a directory, or a part of one from its beginning on, has chunks of 1,024 bytes: an entry crosses byte 512 of one,
-/// and all of them are sound.
+/// Whether a directory, or a part of one from its beginning on, has chunks of 1,024 bytes: an entry
+/// crosses byte 512 of one, and all of them are sound.
 pub fn has_long_chunks(directory: &[u8], endian: Endian) -> bool {
     directory.len().is_multiple_of(LONG_CHUNK)
         && dir::entries(directory, endian).any(|entry| entry.is_err())

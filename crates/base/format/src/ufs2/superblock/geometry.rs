@@ -1,7 +1,8 @@
 //! The places of structures, for a validated superblock.
 //!
-//! Fragment addresses count from the start of the file system. None of these functions checks that an address or
-//! inode number is inside it; [`Superblock::has_frags`] and [`Superblock::has_inode`] do.
+//! Fragment addresses count from the start of the file system. None of these functions checks that
+//! an address or inode number is inside it; [`Superblock::has_frags`] and [`Superblock::has_inode`]
+//! do.
 
 use super::{FS_METACKHASH, MAGIC_EA, Superblock};
 use crate::ufs2::{NDADDR, NIADDR};
@@ -90,8 +91,8 @@ impl Superblock {
         addr.checked_add(count).is_some_and(|end| end <= self.size as u64)
     }
 
-    /// Whether any of `count` fragments from `addr` on, inside one group, hold the file system's own structures: boot
-    /// area, superblocks, group header, inodes, summary.
+    /// Whether any of `count` fragments from `addr` on, inside one group, hold the file system's
+    /// own structures: boot area, superblocks, group header, inodes, summary.
     pub fn is_own(&self, addr: u64, count: u64) -> bool {
         let (cg, within) = (self.frag_group(addr), u64::from(self.frag_in_group(addr)));
         let moved = self.cg_moved(cg);
@@ -136,8 +137,9 @@ impl Superblock {
         (bytes >> self.fshift) + u64::from(bytes & self.qfmask as u64 != 0)
     }
 
-    /// The bytes that block `lbn` of a file of `size` bytes occupies. The last block has whole fragments while the
-    /// file needs no indirect block, else it is a whole block. Beyond the end of a small file the result is 0.
+    /// The bytes that block `lbn` of a file of `size` bytes occupies. The last block has whole
+    /// fragments while the file needs no indirect block, else it is a whole block. Beyond the end
+    /// of a small file the result is 0.
     pub fn file_block_size(&self, size: u64, lbn: u64) -> usize {
         let start = lbn.saturating_mul(self.bsize as u64);
         let left = size.saturating_sub(start);
@@ -147,13 +149,15 @@ impl Superblock {
         ((left + self.qfmask as u64) & !(self.qfmask as u64)) as usize
     }
 
-    /// The largest file in bytes. The superblock's `maxfilesize` is not validated, so it is not used.
+    /// The largest file in bytes. The superblock's `maxfilesize` is not validated, so it is not
+    /// used.
     pub fn max_file_size(&self) -> u64 {
         let most = self.blocks_max().saturating_mul(self.bsize as u64).saturating_sub(1);
         self.mapped_bytes_max().min(most)
     }
 
-    /// The most bytes that three levels of indirect blocks can map: the value of `maxfilesize` in the superblock.
+    /// The most bytes that three levels of indirect blocks can map: the value of `maxfilesize` in
+    /// the superblock.
     pub fn mapped_bytes_max(&self) -> u64 {
         let mut blocks = NDADDR as u64;
         let mut reach = 1u64;

@@ -17,9 +17,10 @@ macro_rules! require {
 }
 
 impl Superblock {
-    /// Decodes and validates the superblock at the start of `bytes`, found at byte `at_offset` of the device. Every
-    /// value by which code divides, shifts or indexes is checked, and the check-hash if the file system keeps one.
-    /// `bytes` should be [`SBLOCK_SIZE`] long; the byte order is detected.
+    /// Decodes and validates the superblock at the start of `bytes`, found at byte `at_offset` of
+    /// the device. Every value by which code divides, shifts or indexes is checked, and the
+    /// check-hash if the file system keeps one. `bytes` should be [`SBLOCK_SIZE`] long; the byte
+    /// order is detected.
     ///
     /// # Errors
     /// The first fault found.
@@ -30,9 +31,9 @@ impl Superblock {
         Ok((sb, endian))
     }
 
-    /// Does what [`read`](Self::read) does for a group's copy. A copy names the place of the standard superblock and
-    /// not its own. So the caller should check that it lies where its own geometry puts copies
-    /// ([`is_copy_at`](Self::is_copy_at)).
+    /// Does what [`read`](Self::read) does for a group's copy. A copy names the place of the
+    /// standard superblock and not its own. So the caller should check that it lies where its own
+    /// geometry puts copies ([`is_copy_at`](Self::is_copy_at)).
     ///
     /// # Errors
     /// The first fault found.
@@ -42,8 +43,8 @@ impl Superblock {
         Ok((sb, endian))
     }
 
-    /// Decodes and validates a superblock, but ignores its place and check-hash. The older fields of UFS1 are taken over
-    /// into the newer ones.
+    /// Decodes and validates a superblock, but ignores its place and check-hash. The older fields
+    /// of UFS1 are taken over into the newer ones.
     ///
     /// # Errors
     /// The first fault found.
@@ -67,8 +68,8 @@ impl Superblock {
         Ok((sb, endian))
     }
 
-    /// Verifies the check-hash of an encoded superblock, where the file system keeps one. `self` is decoded from
-    /// `bytes`, and valid.
+    /// Verifies the check-hash of an encoded superblock, where the file system keeps one. `self` is
+    /// decoded from `bytes`, and valid.
     ///
     /// # Errors
     /// [`SuperblockError::CheckHash`](E::CheckHash), or [`TooShort`](E::TooShort) for fewer than
@@ -83,8 +84,8 @@ impl Superblock {
         if computed == stored { Ok(()) } else { Err(E::CheckHash { stored, computed }) }
     }
 
-    /// Stores the right check-hash in an encoded superblock, where the file system keeps one. `self` is the
-    /// superblock that was encoded, and valid; `bytes` holds at least `sbsize` bytes.
+    /// Stores the right check-hash in an encoded superblock, where the file system keeps one.
+    /// `self` is the superblock that was encoded, and valid; `bytes` holds at least `sbsize` bytes.
     pub fn seal(&self, bytes: &mut [u8], endian: Endian) {
         if self.keeps_hash(CK_SUPERBLOCK) {
             let hash = hash_without(&bytes[..self.sbsize as usize], CKHASH_OFFSET);
@@ -146,8 +147,8 @@ impl Superblock {
     fn check_moved(&self) -> Result<(), E> {
         let sb = self;
         let last = sb.cg_data(sb.ncg - 1);
-        // The greatest distance by which any group's structures are moved. It is larger if the number of groups is no
-        // power of two.
+        // The greatest distance by which any group's structures are moved. It is larger if the
+        // number of groups is no power of two.
         let most = sb.cg_moved((sb.ncg.max(1).next_power_of_two() - 1).max(sb.ncg - 1));
         let blocks = sb.old_cgoffset >= 0 && sb.old_cgoffset % sb.frag == 0;
         let fits = blocks && most + sb.dblkno as u64 <= sb.fpg as u64 && last <= sb.size as u64;

@@ -1,4 +1,5 @@
-//! Random work on a log that stays as full as is wanted, with everything that was written remembered.
+//! Random work on a log that stays as full as is wanted, with everything that was written
+//! remembered.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,12 +1,13 @@
-//! The images of blocks in a window of the device, built from the log byte by byte: one image for each block.
+//! The images of blocks in a window of the device, built from the log byte by byte: one image for
+//! each block.
 //!
-//! Records come in the order of the log. Bytes that are redone replace those in the image. Old bytes of a change
-//! that is rolled back go only to bytes that the image does not know yet: the first such change of a byte has the
-//! value from before all of them. So one pass over the log, from its start to its end, has the result of a backward
-//! (undo) and a forward (redo) pass.
+//! Records come in the order of the log. Bytes that are redone replace those in the image. Old
+//! bytes of a change that is rolled back go only to bytes that the image does not know yet: the
+//! first such change of a byte has the value from before all of them. So one pass over the log,
+//! from its start to its end, has the result of a backward (undo) and a forward (redo) pass.
 //!
-//! Memory is bounded. When the images need more than is allowed, those with the highest addresses are dropped, and
-//! the window ends before them. The next pass over the log begins at that address.
+//! Memory is bounded. When the images need more than is allowed, those with the highest addresses
+//! are dropped, and the window ends before them. The next pass over the log begins at that address.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -142,8 +143,9 @@ impl<'a> Images<'a> {
         (self.units, self.window.end)
     }
 
-    /// Calls `each` for every unit in the window that shares bytes with the `len` bytes at `at`. It gets the shared
-    /// range of the unit, and the index of the range's first byte within the `len` bytes.
+    /// Calls `each` for every unit in the window that shares bytes with the `len` bytes at `at`. It
+    /// gets the shared range of the unit, and the index of the range's first byte within the `len`
+    /// bytes.
     fn visit(&mut self, at: u64, len: usize, mut each: impl FnMut(&mut Unit, Range<usize>, usize)) {
         let end = at.saturating_add(len as u64).min(self.window.end);
         let mut next = at.max(self.window.start);
@@ -189,7 +191,8 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Redoes first contents: the record that ends at `lsn` describes a new block, or a part of one.
+    /// Redoes first contents: the record that ends at `lsn` describes a new block, or a part of
+    /// one.
     pub(super) fn redo_whole(
         &mut self,
         at: u64,
@@ -224,9 +227,9 @@ impl<'a> Images<'a> {
         });
     }
 
-    /// Notes a block that was new in an operation that is rolled back. Before that, the block was free, or belonged
-    /// to an owner that now has it back. The device has the old contents, since a new block is not written before
-    /// it is certain.
+    /// Notes a block that was new in an operation that is rolled back. Before that, the block was
+    /// free, or belonged to an owner that now has it back. The device has the old contents, since a
+    /// new block is not written before it is certain.
     pub(super) fn keep(&mut self, at: u64, len: usize) {
         self.visit(at, len, |unit, range, _| {
             let len = unit.bytes.len();
@@ -251,7 +254,8 @@ impl<'a> Images<'a> {
         for start in self.in_range(at, end) {
             let unit = self.units.get_mut(&start).expect("just found");
             let is_all = start >= at && unit.end <= end;
-            // Rolled-back bytes stay in the image, since the device may hold the bytes from before the rollback.
+            // Rolled-back bytes stay in the image, since the device may hold the bytes from before
+            // the rollback.
             if is_all && unit.last <= lsn && !unit.is_rolled_back {
                 unit.known.clear(0..unit.bytes.len());
                 self.drop_if_empty(start);

@@ -1,20 +1,22 @@
 //! Recovery: gathers the log's records by block, then brings each block to its place once.
 //!
-//! A first reading of the log (the analysis pass) finds the complete operations. A second one makes one
-//! [image](images) of each block: complete operations are redone, all others rolled back. Then the blocks that are
-//! not whole in the log are [read](place), in order of their addresses, and the blocks that differ from their
-//! images are written, in the same order. Blocks that the log calls placed already are left alone.
+//! A first reading of the log (the analysis pass) finds the complete operations. A second one makes
+//! one [image](images) of each block: complete operations are redone, all others rolled back. Then
+//! the blocks that are not whole in the log are [read](place), in order of their addresses, and the
+//! blocks that differ from their images are written, in the same order. Blocks that the log calls
+//! placed already are left alone.
 //!
-//! Images take [`MEMORY`] at most. If they need more, the log is read again for the blocks with higher addresses,
-//! as often as necessary. Each block is still read and written only once.
+//! Images take [`MEMORY`] at most. If they need more, the log is read again for the blocks with
+//! higher addresses, as often as necessary. Each block is still read and written only once.
 //!
-//! Contents of files that had moved, and were perhaps not written to their new place, are copied there from the old one
-//! first ([`moves`](super::moves)). If the old place cannot be read, the bytes are lost, and the new place gets zeros
-//! instead of what another file left there. Recovery goes on, and counts them.
+//! Contents of files that had moved, and were perhaps not written to their new place, are copied
+//! there from the old one first ([`moves`](super::moves)). If the old place cannot be read, the
+//! bytes are lost, and the new place gets zeros instead of what another file left there. Recovery
+//! goes on, and counts them.
 //!
-//! The result depends on the log alone; bytes that the log does not mention stay as they are. So a crash may
-//! interrupt recovery any number of times, and recovery begins again. The log is discarded only when everything is
-//! durable in its place.
+//! The result depends on the log alone; bytes that the log does not mention stay as they are. So a
+//! crash may interrupt recovery any number of times, and recovery begins again. The log is
+//! discarded only when everything is durable in its place.
 
 mod images;
 mod place;
@@ -36,11 +38,12 @@ use super::state::{LogOwner, State};
 use super::{BLOCK_MAX, JournalRules};
 use crate::{DeferredFree, Image, RecoverError, Recovery};
 
-/// The smallest log, in bytes: it has space for some operations on blocks of directories or pointers.
+/// The smallest log, in bytes: it has space for some operations on blocks of directories or
+/// pointers.
 const LOG_MIN: u64 = 48 << 10;
 
-/// Memory for images, in bytes. The bytes that are read at once ([`place::BATCH`]) come in addition, and the same
-/// again while they are written.
+/// Memory for images, in bytes. The bytes that are read at once ([`place::BATCH`]) come in
+/// addition, and the same again while they are written.
 pub(super) const MEMORY: usize = 16 << 20;
 
 /// The longest new block, in bytes.
@@ -94,8 +97,8 @@ pub(super) async fn recover(
     })
 }
 
-/// Logs that recovery has put everything in its place, and what is left to be done: the inodes and the fragments that the
-/// core must free. Returns the LSN of the first record.
+/// Logs that recovery has put everything in its place, and what is left to be done: the inodes and
+/// the fragments that the core must free. Returns the LSN of the first record.
 fn restart(state: &State, orphans: &[u64], left: &BTreeMap<u64, FoundMove>) -> u64 {
     let inodes = orphans.iter().map(|ino| LogEntry::Orphan(*ino));
     let places = left
@@ -118,9 +121,10 @@ fn restart(state: &State, orphans: &[u64], left: &BTreeMap<u64, FoundMove>) -> u
     lsns[0]
 }
 
-/// Copies file contents that had moved, and were perhaps not written to their new places. The old places are still
-/// allocated, so a crash in between does no harm: the next recovery copies them again. Reads and writes are in order of
-/// their addresses, as far as memory allows. Returns the number of bytes that could not be read.
+/// Copies file contents that had moved, and were perhaps not written to their new places. The old
+/// places are still allocated, so a crash in between does no harm: the next recovery copies them
+/// again. Reads and writes are in order of their addresses, as far as memory allows. Returns the
+/// number of bytes that could not be read.
 async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<u64, BlockError> {
     let bytes = device.geometry().bytes;
     let is_inside = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes);
@@ -145,8 +149,8 @@ async fn copy_moved(device: &Device, left: &BTreeMap<u64, FoundMove>) -> Result<
     Ok(lost)
 }
 
-/// Reads contents at the place that they have left. Sectors that cannot be read are zero; returns the number of bytes in
-/// them.
+/// Reads contents at the place that they have left. Sectors that cannot be read are zero; returns
+/// the number of bytes in them.
 async fn read_moved(device: &Device, moved: &Moved) -> (IoBuf, u64) {
     if let Ok(contents) = device.read(moved.from, moved.len as usize).await {
         return (contents, 0);
@@ -237,8 +241,8 @@ struct Tail {
 }
 
 impl Tail {
-    /// The operations that did not end, and all that depend on them. Operations that are not listed were certain
-    /// before the log's first record.
+    /// The operations that did not end, and all that depend on them. Operations that are not listed
+    /// were certain before the log's first record.
     fn rolled_back(&self) -> BTreeSet<u64> {
         let open = self.operations.iter().filter(|(_, needs)| needs.is_none());
         let mut rolled_back: BTreeSet<u64> = open.map(|(number, _)| *number).collect();
@@ -312,8 +316,8 @@ async fn analyze(log: &Wafs) -> Result<LogAnalysis, LogError> {
     found.end = found.end.max(found.quiescent);
     found.rolled_back = tail.rolled_back();
     let is_complete = |(number, _): &(u64, LogEvent)| !found.rolled_back.contains(number);
-    // Records behind an unfinished restart belong to an interrupted recovery. Their operation numbers may equal
-    // those of other operations, so they are ignored.
+    // Records behind an unfinished restart belong to an interrupted recovery. Their operation
+    // numbers may equal those of other operations, so they are ignored.
     let before = tail.told.into_iter().take_while(|(_, told)| !matches!(told, LogEvent::Restart));
     before.filter(is_complete).for_each(|(_, told)| tell(told));
     let ended = tail.operations.keys().filter(|number| !found.rolled_back.contains(number));
@@ -336,7 +340,8 @@ struct Counts {
     redone: u64,
 }
 
-/// One pass over the log, from its start to its end. It builds the images of a window, and counts the changes.
+/// One pass over the log, from its start to its end. It builds the images of a window, and counts
+/// the changes.
 async fn pass(
     state: &State,
     found: &LogAnalysis,

@@ -1,5 +1,5 @@
-//! Writing images to their places. Units that are not whole in the log are read in order of their addresses;
-//! then the units that differ are written in the same order.
+//! Writing images to their places. Units that are not whole in the log are read in order of their
+//! addresses; then the units that differ are written in the same order.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use ordo_runtime::sync::buffer_unordered;
 use super::images::Unit;
 use crate::Image;
 
-/// The most bytes that one request reads or writes, if the device takes as many. On many disks a request that
-/// continues where another one ended loses a revolution.
+/// The most bytes that one request reads or writes, if the device takes as many. On many disks a
+/// request that continues where another one ended loses a revolution.
 const SPAN: u64 = 1 << 20;
-/// The widest gap between two units that is read and written with them, in bytes. The gap passes under the head
-/// anyway.
+/// The widest gap between two units that is read and written with them, in bytes. The gap passes
+/// under the head anyway.
 const HOLE: u64 = 16 << 10;
 /// The most requests under way at the same time.
 pub(super) const CONCURRENT_MAX: usize = 32;
@@ -31,8 +31,9 @@ pub(super) struct Work {
     pub(super) writes: u64,
 }
 
-/// A range of the device that is read in one request, for the units in it that are not known whole. The range
-/// includes the gaps between these units, and may begin or end at neighbouring units that are known whole.
+/// A range of the device that is read in one request, for the units in it that are not known whole.
+/// The range includes the gaps between these units, and may begin or end at neighbouring units that
+/// are known whole.
 struct Span {
     start: u64,
     end: u64,
@@ -73,8 +74,8 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// Plans the spans that must be read for the first units, each of `most` bytes at most. Returns them with the
-/// first unit that is left for later.
+/// Plans the spans that must be read for the first units, each of `most` bytes at most. Returns
+/// them with the first unit that is left for later.
 fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
     let mut spans: Vec<Span> = Vec::new();
     let (mut bytes, mut end, mut was_read) = (0, 0, false);
@@ -103,8 +104,8 @@ fn plan(units: &BTreeMap<u64, Unit>, most: u64) -> (Vec<Span>, Option<u64>) {
     (spans, None)
 }
 
-/// Copies units over the bytes that were read, and seals them. Returns the bytes that must be written, by
-/// address.
+/// Copies units over the bytes that were read, and seals them. Returns the bytes that must be
+/// written, by address.
 fn changed<'s>(
     image: &dyn Image,
     units: BTreeMap<u64, Unit>,

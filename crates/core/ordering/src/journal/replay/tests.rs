@@ -1,9 +1,10 @@
 //! Recovery without a file system: a log, and a device that counts its requests.
 //!
-//! Fault model: any bytes of the blocks that the log describes were written before the power went, with or
-//! without changes that must be rolled back. Demanded: recovery leaves, byte by byte, what a backward and a forward
-//! pass over the whole log would leave; it reads each block at most once and writes it at most once; it reads
-//! no block that the log holds whole; it takes no more memory than allowed.
+//! Fault model: any bytes of the blocks that the log describes were written before the power went,
+//! with or without changes that must be rolled back. Demanded: recovery leaves, byte by byte, what
+//! a backward and a forward pass over the whole log would leave; it reads each block at most once
+//! and writes it at most once; it reads no block that the log holds whole; it takes no more memory
+//! than allowed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -93,13 +94,15 @@ impl BlockDevice for Counted {
 /// An event of a device and its log.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A client changes bytes of a unit to this value. The client's operation begins here if none is under way.
+    /// A client changes bytes of a unit to this value. The client's operation begins here if none
+    /// is under way.
     Patch(usize, u64, Range<usize>, u8),
     /// As `Patch`, for a unit that is new.
     Fresh(usize, u64, u8),
     /// A unit is freed.
     Revoke(usize, u64),
-    /// A unit is written with its contents at that time. The flag says whether the log records the write.
+    /// A unit is written with its contents at that time. The flag says whether the log records the
+    /// write.
     Written(u64, bool),
     /// A client's operation ends.
     End(usize),
@@ -128,9 +131,9 @@ struct Done {
     fresh: Vec<u64>,
 }
 
-/// The operations that must be rolled back, by the rules in words: each one that has not ended; each one that
-/// changed a byte after another that is rolled back; each one that began after the end of another that is rolled
-/// back.
+/// The operations that must be rolled back, by the rules in words: each one that has not ended;
+/// each one that changed a byte after another that is rolled back; each one that began after the
+/// end of another that is rolled back.
 fn rolled_back(all: &[Done]) -> Vec<bool> {
     let mut rolled_back: Vec<bool> = all.iter().map(|done| done.ended.is_none()).collect();
     let overlaps = |before: &Done, after: &Done| {
@@ -162,7 +165,8 @@ struct World {
     ops: Ops,
     all: Vec<Done>,
     under_way: [Option<(Ticket, usize)>; CLIENTS],
-    /// Units that are in their places although the log does not record it yet, each with the log's end at that time.
+    /// Units that are in their places although the log does not record it yet, each with the log's
+    /// end at that time.
     placed: BTreeMap<u64, u64>,
 }
 
@@ -275,7 +279,8 @@ impl World {
     }
 }
 
-/// Carries the events out in memory as a journal does, and computes the demanded result in a slow and simple way.
+/// Carries the events out in memory as a journal does, and computes the demanded result in a slow
+/// and simple way.
 async fn happen(rt: &Runtime, events: &[Event], bytes: u64) -> Scenario {
     let disk = Rc::new(RamDisk::new(4 << 20));
     mkfs(&disk.clone().erase(), &MkfsOptions::default(), 0).await.unwrap();
@@ -347,8 +352,8 @@ fn compared(told: &Scenario, device: &Counted) -> (Vec<u8>, Vec<u8>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Recovery leaves the completed operations, whatever the events were and whichever blocks were written. The
-    /// same holds with the least memory, and for a second recovery of the result.
+    /// Recovery leaves the completed operations, whatever the events were and whichever blocks were
+    /// written. The same holds with the least memory, and for a second recovery of the result.
     #[test]
     fn completed_operations_are_left(events in events()) {
         run(async |rt| {
@@ -369,7 +374,8 @@ proptest! {
     }
 }
 
-/// Thousands of changes of few blocks, in any order: each block is read once and written once, by address.
+/// Thousands of changes of few blocks, in any order: each block is read once and written once, by
+/// address.
 #[test]
 fn a_recovery_reads_and_writes_each_block_once() {
     let patch = |n: u64| {
@@ -415,7 +421,8 @@ fn blocks_whole_in_the_log_are_not_read() {
     });
 }
 
-/// A block that the log calls placed is neither read nor written. A block that was changed after that is written.
+/// A block that the log calls placed is neither read nor written. A block that was changed after
+/// that is written.
 #[test]
 fn placed_blocks_are_left_alone() {
     let mut events: Vec<Event> = (0..UNITS).map(|unit| Event::Patch(0, unit, 0..9, 3)).collect();
@@ -448,8 +455,9 @@ fn freed_blocks_are_left_alone() {
     });
 }
 
-/// A unit was freed and allocated again in an operation that is rolled back, so its old contents belong to their
-/// owner again. Would catch changes of the new contents that are rolled back in the old ones.
+/// A unit was freed and allocated again in an operation that is rolled back, so its old contents
+/// belong to their owner again. Would catch changes of the new contents that are rolled back in the
+/// old ones.
 #[test]
 fn contents_given_back_to_their_owner_are_left_alone() {
     let events = [Event::Revoke(0, 2), Event::Fresh(0, 2, 7), Event::Patch(0, 2, 10..20, 9)];
@@ -460,8 +468,9 @@ fn contents_given_back_to_their_owner_are_left_alone() {
     });
 }
 
-/// Contents that moved are copied, by operations that are complete only. Records that a damaged log may have, with places
-/// outside of the device or lengths that no block has, are harmless. A second recovery has the same result.
+/// Contents that moved are copied, by operations that are complete only. Records that a damaged log
+/// may have, with places outside of the device or lengths that no block has, are harmless. A second
+/// recovery has the same result.
 #[test]
 fn moved_contents_are_copied() {
     let at = |n: u64| n * UNIT;
@@ -500,9 +509,10 @@ fn moved_contents_are_copied() {
     });
 }
 
-/// The sectors of an old place that cannot be read cost the file no more than their own bytes: recovery goes on, copies
-/// the others, and counts what is lost. A place of which nothing can be read leaves zeros, not what the new place held,
-/// which may be another file's. Catches a recovery that fails as a whole, so that one bad sector costs the file system.
+/// The sectors of an old place that cannot be read cost the file no more than their own bytes:
+/// recovery goes on, copies the others, and counts what is lost. A place of which nothing can be
+/// read leaves zeros, not what the new place held, which may be another file's. Catches a recovery
+/// that fails as a whole, so that one bad sector costs the file system.
 #[test]
 fn an_old_place_that_cannot_be_read_costs_its_own_bytes() {
     let at = |n: u64| n * UNIT;
@@ -579,7 +589,8 @@ fn incomplete_operations_are_rolled_back() {
         Event::End(0),
         Event::Patch(1, 1, 5..20, 2),
         Event::Written(1, true),
-        // This operation changes bytes that the one before it has changed. The last operation shares nothing.
+        // This operation changes bytes that the one before it has changed. The last operation
+        // shares nothing.
         Event::Patch(0, 1, 0..30, 3),
         Event::Patch(2, 1, 500..510, 4),
         Event::End(2),

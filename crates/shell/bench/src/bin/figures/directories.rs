@@ -42,8 +42,8 @@ async fn rates(fs: &Fs, dir: Ino, entries: u64, round: u64) -> (f64, f64) {
     for name in &names {
         fs.unlink(dir, name.as_bytes()).await.expect("there");
     }
-    // The same number of different entries is used in both, so that the directories differ and not the
-    // processor's caches.
+    // The same number of different entries is used in both, so that the directories differ and not
+    // the processor's caches.
     let mut rng = Pcg64Mcg::seed_from_u64(round);
     let first = rng.random_range(0..=entries - SMALL);
     let names: Vec<String> =

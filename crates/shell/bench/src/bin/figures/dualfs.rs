@@ -1,4 +1,5 @@
-//! DualFS beside FFS, journals and LFS, its mechanisms switched off in turn, and other pairs of devices, in virtual time.
+//! DualFS beside FFS, journals and LFS, its mechanisms switched off in turn, and other pairs of
+//! devices, in virtual time.
 
 use std::fmt::Write as _;
 

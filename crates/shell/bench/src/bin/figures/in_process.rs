@@ -1,4 +1,5 @@
-//! The same three calls on FFS in this process (RAM disk, ordering `none`) and on ext4 on a loop device.
+//! The same three calls on FFS in this process (RAM disk, ordering `none`) and on ext4 on a loop
+//! device.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

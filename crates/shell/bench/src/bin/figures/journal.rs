@@ -34,8 +34,8 @@ const POSTMARK: &str = "postmark:small";
 /// The paper's 128 MB, at one of its sizes.
 const MICRO: &str = "micro:journaling,sizes=2k";
 
-/// The first phase of Table 4, the unpacking of a tree, relative to FFS-async; and the figure of section 8.1
-/// for files of 0 bytes, if there is one.
+/// The first phase of Table 4, the unpacking of a tree, relative to FFS-async; and the figure of
+/// section 8.1 for files of 0 bytes, if there is one.
 const PUBLISHED: [(System, f64, &str); 8] = [
     (ffs::SYNC, 0.14, "as 1sync"),
     (ffs::SOFT_UPDATES, 0.99, "nearly 1"),
@@ -56,8 +56,8 @@ fn setup(disk: &str, cpu: &str) -> ComparisonSetup {
     }
 }
 
-/// The results of one system: the seconds of each column's phase, and the bytes of log for each operation under
-/// PostMark.
+/// The results of one system: the seconds of each column's phase, and the bytes of log for each
+/// operation under PostMark.
 struct Times {
     seconds: [f64; COLUMNS.len()],
     log: f64,

@@ -1,5 +1,6 @@
-//! DualFS beside the kernel's file systems: these run the same micro-benchmarks on a recorded device in memory, and their
-//! requests are played closed loop on the model of the paper's disk. Needs root, and the release build of the command.
+//! DualFS beside the kernel's file systems: these run the same micro-benchmarks on a recorded
+//! device in memory, and their requests are played closed loop on the model of the paper's disk.
+//! Needs root, and the release build of the command.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +14,8 @@ use serde_json::Value;
 
 use crate::Section;
 
-/// The kernel's file systems that are asked for, each with the options of mkfs by which its blocks have 4 KB.
+/// The kernel's file systems that are asked for, each with the options of mkfs by which its blocks
+/// have 4 KB.
 const KERNELS: [(&str, &str); 5] =
     [("ext2", "-b 4096"), ("ext3", "-b 4096"), ("ext4", "-b 4096"), ("xfs", ""), ("btrfs", "")];
 /// Those that a kernel in QEMU has and this one may not: `make bench-qemu` records them.

@@ -1,5 +1,5 @@
-//! LFS in this process beside FFS without order, in real time; and one large file beside plain requests, in virtual time on
-//! models of disks, and in real time on a disk of this machine.
+//! LFS in this process beside FFS without order, in real time; and one large file beside plain
+//! requests, in virtual time on models of disks, and in real time on a disk of this machine.
 
 use std::rc::Rc;
 
@@ -69,7 +69,8 @@ pub fn names(out: &mut Section) {
 /// The bytes of the large file on disks of the catalogue.
 const FILE_ON_MODEL: u64 = 128 << 20;
 
-/// Writes and reads one large file on disks of the catalogue, by plain requests and through LFS: MiB a second.
+/// Writes and reads one large file on disks of the catalogue, by plain requests and through LFS:
+/// MiB a second.
 pub fn sequential(out: &mut Section) {
     out.say(format_args!(
         "A file of {} MiB in requests of 1 MiB on an empty log of twice that size, and plain requests of that size at the same \

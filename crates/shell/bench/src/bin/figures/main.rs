@@ -1,11 +1,12 @@
 //! `make bench`: measures the figures and writes them to pages.
 //!
-//! Each section measures everything that it compares in one run, several rounds of each by turns, and gives the
-//! median with the least and the most beside it. The machine may be shared: ratios are then more reliable than single
-//! times. Virtual time is exact; the model and the seed are named. With arguments, only the named sections are
-//! measured. The results of a section are kept in `target/figures`, with the commit at which they were measured. A
-//! section that is not there stays as the page has it; a page is written as soon as all its sections have been
-//! measured, now or earlier.
+//! Each section measures everything that it compares in one run, several rounds of each by turns,
+//! and gives the median with the least and the most beside it. The machine may be shared: ratios
+//! are then more reliable than single times. Virtual time is exact; the model and the seed are
+//! named. With arguments, only the named sections are measured. The results of a section are kept
+//! in `target/figures`, with the commit at which they were measured. A section that is not there
+//! stays as the page has it; a page is written as soon as all its sections have been measured, now
+//! or earlier.
 
 mod acceptance;
 mod aged;
@@ -234,7 +235,8 @@ impl Section {
         Some(Section { text, plots })
     }
 
-    /// Reads a section from its page, in `docs/results`. Its plots lie beside the page and stay as they are.
+    /// Reads a section from its page, in `docs/results`. Its plots lie beside the page and stay as
+    /// they are.
     fn on_page(page: &str, title: &str) -> Option<Section> {
         let text = std::fs::read_to_string(root().join("docs/results").join(page)).ok()?;
         let (_, from) = text.split_once(&format!("\n## {title}\n"))?;

@@ -1,5 +1,5 @@
-//! The processor time of one record of an ordering. The processor model's price of a record comes from this
-//! measurement.
+//! The processor time of one record of an ordering. The processor model's price of a record comes
+//! from this measurement.
 
 use ordo_block::BlockDevice;
 use ordo_block::ram::RamDisk;
@@ -23,9 +23,9 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Creates files, writes 1 KB to each and removes them, with a thousand in existence at any time. Ten seconds
-/// pass for each thousand, so that old blocks are written. Returns the seconds of the real processor for each
-/// file, and the amount that the model `counts` charges for it.
+/// Creates files, writes 1 KB to each and removes them, with a thousand in existence at any time.
+/// Ten seconds pass for each thousand, so that old blocks are written. Returns the seconds of the
+/// real processor for each file, and the amount that the model `counts` charges for it.
 async fn work<F: FileSystem>(rt: &Runtime, fs: F, counts: CpuModel) -> (f64, f64) {
     let fs = WithCpuCost::calls_only(fs, rt.clone());
     let before = rt.cpu().total_ns();

@@ -1,5 +1,5 @@
-//! Recovery after a crash under soft updates: the mount without a check, the preen that trusts the bitmaps, and
-//! the background check.
+//! Recovery after a crash under soft updates: the mount without a check, the preen that trusts the
+//! bitmaps, and the background check.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -148,7 +148,8 @@ async fn fill(disk: &Device) {
 const FILES: u32 = 100_000;
 const FILES_IN_DIRECTORY: u32 = 500;
 
-/// A crashed image of a disk of the papers' time, with many small files. One directory in `one_in` was kept.
+/// A crashed image of a disk of the papers' time, with many small files. One directory in `one_in`
+/// was kept.
 fn crashed(one_in: u32) -> Rc<RamDisk> {
     let disk = Rc::new(RamDisk::new(2 << 30));
     let executor = Executor::simulated(1);

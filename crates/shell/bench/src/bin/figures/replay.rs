@@ -23,8 +23,8 @@ const LOG: u64 = 32 << 20;
 struct Crash {
     bytes: u64,
     creates: usize,
-    /// Whether the files are in one directory. Otherwise every fifty files have a directory of their own, and
-    /// the directories are spread over the groups.
+    /// Whether the files are in one directory. Otherwise every fifty files have a directory of
+    /// their own, and the directories are spread over the groups.
     together: bool,
     /// The part of the file system that was in use before, in percent.
     full: u64,
@@ -32,8 +32,8 @@ struct Crash {
     pace: Option<u64>,
 }
 
-/// The costs of a recovery: its seconds, its requests to read and write, the bytes of log; and the seconds of a
-/// full check of the same image.
+/// The costs of a recovery: its seconds, its requests to read and write, the bytes of log; and the
+/// seconds of a full check of the same image.
 struct Took {
     replay: f64,
     reads: u64,
@@ -42,7 +42,8 @@ struct Took {
     check: f64,
 }
 
-/// The size of each file that fills the file system, in bytes; also the number of files in a directory.
+/// The size of each file that fills the file system, in bytes; also the number of files in a
+/// directory.
 const FILE: usize = 16 << 10;
 const FILES: usize = 100;
 

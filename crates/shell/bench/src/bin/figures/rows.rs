@@ -1,10 +1,11 @@
-//! Rows in virtual time, measured in parallel: in virtual time, one measurement does not disturb another.
+//! Rows in virtual time, measured in parallel: in virtual time, one measurement does not disturb
+//! another.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Measures every job, on as many threads as there are processors. Returns the results in the order of the jobs.
-/// Only for virtual time: in real time the jobs would disturb each other.
+/// Measures every job, on as many threads as there are processors. Returns the results in the order
+/// of the jobs. Only for virtual time: in real time the jobs would disturb each other.
 pub fn each<J: Sync, R: Send>(jobs: &[J], measure: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

@@ -57,7 +57,8 @@ fn table(text: &str, name: &str, counted: &str, rows: &[ComparisonRow]) -> Strin
     table
 }
 
-/// Says whether DualFS keeps the disk busy for the shortest time among the systems that write in place.
+/// Says whether DualFS keeps the disk busy for the shortest time among the systems that write in
+/// place.
 fn compared(out: &mut Section, text: &str, name: &str, rows: &[ComparisonRow]) {
     let seconds = |row: &ComparisonRow| phase(row, name).disk_seconds;
     let dual = seconds(rows.last().expect("DualFS is the last system"));

@@ -1,4 +1,5 @@
-//! Soft updates beside no ordering and synchronous writes, their rollbacks, and the order of writing back.
+//! Soft updates beside no ordering and synchronous writes, their rollbacks, and the order of
+//! writing back.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -18,8 +19,8 @@ use ordo_vfs::{FileSystem, NewNode};
 
 use crate::{Sample, Section, rows};
 
-/// Published sizes (Soft Updates, sections 4.1 to 4.3; Journaling versus Soft Updates, section 7), except the
-/// tree's.
+/// Published sizes (Soft Updates, sections 4.1 to 4.3; Journaling versus Soft Updates, section 7),
+/// except the tree's.
 const WORKLOADS: [&str; 7] = [
     "postmark",
     "postmark:small",
@@ -49,8 +50,8 @@ pub fn measure(out: &mut Section) {
     in_process(out);
 }
 
-/// For each phase that changes anything: the time without ordering over that with soft updates, and the gain
-/// over synchronous writes.
+/// For each phase that changes anything: the time without ordering over that with soft updates, and
+/// the gain over synchronous writes.
 fn against_the_others(out: &mut Section) {
     out.say(
         "The papers' machine (300 MHz Pentium II, blocks of 8 KB) on three disk models. Time of each phase \
@@ -139,8 +140,8 @@ fn order_of_writing(out: &mut Section) {
 pub const FILES: usize = 20_000;
 const ROUNDS: usize = 9;
 
-/// Creates [`FILES`] files, writes 1 KB to each and removes them, with a thousand in existence at any time. Ten
-/// seconds pass for each thousand.
+/// Creates [`FILES`] files, writes 1 KB to each and removes them, with a thousand in existence at
+/// any time. Ten seconds pass for each thousand.
 pub async fn churn<F: FileSystem>(rt: &Runtime, fs: &F) {
     for n in 0..FILES {
         let name = format!("file{n}").into_bytes();

@@ -29,7 +29,8 @@ fn rate(rt: &Runtime, start: Time, bytes: u64) -> f64 {
     (bytes / MIB) as f64 / rt.now().since(start).as_secs_f64()
 }
 
-/// Sends every request of a file of `bytes` bytes once, `DEPTH` at a time. `request` makes each of them.
+/// Sends every request of a file of `bytes` bytes once, `DEPTH` at a time. `request` makes each of
+/// them.
 async fn in_parallel<F, Fut>(rt: &Runtime, bytes: u64, request: F)
 where
     F: Fn(u64) -> Fut + Clone + 'static,
@@ -100,7 +101,8 @@ async fn through_ffs(rt: &Runtime, disk: &Rc<FileDisk>) -> (f64, f64) {
     rates
 }
 
-/// Writes and reads a file of `bytes` bytes through a file system, with cold caches, and removes it: MiB a second.
+/// Writes and reads a file of `bytes` bytes through a file system, with cold caches, and removes
+/// it: MiB a second.
 pub async fn through<L: Layout>(rt: &Runtime, fs: &Ufs<L>, bytes: u64) -> (f64, f64) {
     let ino = fs.create(fs.root(), b"large", &NewNode::file(0o644)).await.expect("room").ino;
     let mut buf = vec![0xa5; REQUEST];

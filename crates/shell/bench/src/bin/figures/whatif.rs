@@ -7,7 +7,8 @@ use ordo_stp::change::{Home, JournalPlace, Mode, PlanChange};
 
 use crate::Section;
 
-/// The way of ext3: contents, then records, then the commit record; everything together; whole blocks.
+/// The way of ext3: contents, then records, then the commit record; everything together; whole
+/// blocks.
 const EXT3: [&str; 4] = ["contents=ordered", "phases=apart", "commits=tangled", "records=blocks"];
 /// The errors that are allowed.
 const MEAN: f64 = 0.10;

@@ -1,9 +1,11 @@
-//! Recorded system calls as a workload: the output of strace(1), or the `calls` table of a recorded trace.
+//! Recorded system calls as a workload: the output of strace(1), or the `calls` table of a recorded
+//! trace.
 //!
-//! The calls are carried out again on another file system, each process's in order, and each as soon as what it waited for in the
-//! recording is done (`order`): never at recorded times. What the calls read and no call wrote exists at the start (`plan`). Source of the
-//! method: Weiss, Harter, Arpaci-Dusseau and Arpaci-Dusseau, "ROOT: Replaying Multithreaded Traces with Resource-Oriented Ordering"
-//! (SOSP 2013), for rules by names and processes.
+//! The calls are carried out again on another file system, each process's in order, and each as
+//! soon as what it waited for in the recording is done (`order`): never at recorded times. What the
+//! calls read and no call wrote exists at the start (`plan`). Source of the method: Weiss, Harter,
+//! Arpaci-Dusseau and Arpaci-Dusseau, "ROOT: Replaying Multithreaded Traces with Resource-Oriented
+//! Ordering" (SOSP 2013), for rules by names and processes.
 
 mod order;
 mod plan;

@@ -1,11 +1,13 @@
-//! The order of recorded calls: what each of them waited for, as far as times, names and processes show it.
+//! The order of recorded calls: what each of them waited for, as far as times, names and processes
+//! show it.
 //!
 //! - A process carries out its calls one after another.
-//! - A process begins when all processes have ended that had ended before its first call, and when the call has ended that ended last
-//!   before it.
+//! - A process begins when all processes have ended that had ended before its first call, and when
+//!   the call has ended that ended last before it.
 //! - A process that did nothing while another one began and ended waited for it.
-//! - A call that names a file, or uses one for the first time in its process, waits for the last change of the file or of its directory by
-//!   another process; one that changes a name waits for its last use.
+//! - A call that names a file, or uses one for the first time in its process, waits for the last
+//!   change of the file or of its directory by another process; one that changes a name waits for
+//!   its last use.
 //!
 //! Everything else may overlap as it likes: calls are not repeated at recorded times.
 

@@ -1,4 +1,5 @@
-//! From recorded calls to steps: which object each call means, what exists at the start, and what each call waits for.
+//! From recorded calls to steps: which object each call means, what exists at the start, and what
+//! each call waits for.
 
 use std::collections::BTreeMap;
 
@@ -143,9 +144,11 @@ pub(super) struct Initial {
 pub(super) struct Plan {
     /// The calls in order of their beginnings.
     pub calls: Vec<PlannedCall>,
-    /// For each process, in order of their beginnings, its calls, and its place in the order of their ends.
+    /// For each process, in order of their beginnings, its calls, and its place in the order of
+    /// their ends.
     pub processes: Vec<(Vec<usize>, usize)>,
-    /// The files and directories that exist at the start, by path. A directory is before what is in it.
+    /// The files and directories that exist at the start, by path. A directory is before what is in
+    /// it.
     pub initial: BTreeMap<String, Initial>,
     /// The number of objects.
     pub objects: usize,
@@ -156,8 +159,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The number of processes, in order of their beginnings, that may have to be under way at once: when the first calls of the
-    /// recording that are not done can be carried out, their process is among so many.
+    /// The number of processes, in order of their beginnings, that may have to be under way at
+    /// once: when the first calls of the recording that are not done can be carried out, their
+    /// process is among so many.
     pub(super) fn width(&self) -> usize {
         let gate = |calls: &[usize]| calls.first().map_or(0, |first| self.calls[*first].gate);
         let ahead = self.processes.iter().enumerate().map(|(at, (calls, _))| at - gate(calls));
@@ -213,8 +217,8 @@ fn is_elsewhere(call: &Syscall) -> bool {
     call.file.as_ref().is_some_and(is_special) || call.other.as_ref().is_some_and(is_special)
 }
 
-/// Whether a call does nothing that a file system could notice, or nothing beside what others do: a descriptor that was copied is
-/// closed more than once.
+/// Whether a call does nothing that a file system could notice, or nothing beside what others do: a
+/// descriptor that was copied is closed more than once.
 fn is_no_work(call: &Syscall) -> bool {
     let moves_none = call.len == 0 && (call.name.contains("read") || call.name.contains("write"));
     let is_quiet = ["lseek", "chdir", "fchdir", "close", "sync_file_range"].contains(&&*call.name);
@@ -403,7 +407,8 @@ impl Planner {
         Some(Step::Rename { from, to })
     }
 
-    /// The object of a name. A name that no call has made is that of a file or directory that was there at the start.
+    /// The object of a name. A name that no call has made is that of a file or directory that was
+    /// there at the start.
     fn object(&mut self, path: &str, is_directory: bool) -> Object {
         if let Some(object) = self.names.get(path).or_else(|| self.gone.get(path)) {
             return *object;
@@ -441,7 +446,8 @@ impl Planner {
         state.most = state.most.max(state.size);
     }
 
-    /// A read shows that a file is this long. If no call has written so much, it was there at the start.
+    /// A read shows that a file is this long. If no call has written so much, it was there at the
+    /// start.
     fn needs(&mut self, object: Object, end: u64) {
         if self.states[object].size >= end {
             return;

@@ -70,7 +70,8 @@ pub(super) async fn run<S: WorkloadStage>(
     Ok(())
 }
 
-/// Makes the files and directories that exist at the start. Returns the inodes of the objects that exist.
+/// Makes the files and directories that exist at the start. Returns the inodes of the objects that
+/// exist.
 async fn prepare<S: WorkloadStage>(
     plan: &Plan,
     run: &mut Run<'_, S>,
@@ -125,7 +126,8 @@ struct Replay<'r, F> {
     done: Vec<Cell<bool>>,
     /// For each call for which others wait.
     signals: FxHashMap<usize, Notify>,
-    /// For each process, in the order of the recorded ends, whether it has ended; and how many have from the first on.
+    /// For each process, in the order of the recorded ends, whether it has ended; and how many have
+    /// from the first on.
     ended: RefCell<Vec<bool>>,
     all_ended: Cell<usize>,
     gate: Notify,

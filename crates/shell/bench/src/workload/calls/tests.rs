@@ -12,8 +12,9 @@ fn initial(plan: &Plan) -> Vec<(&str, Option<u64>)> {
     plan.initial.iter().map(|(path, initial)| (path.as_str(), initial.size)).collect()
 }
 
-/// A file that calls read, remove or rename and no call made exists at the start, with its directories, and as long as the reads show it. One that
-/// calls made does not, nor one that they did not find.
+/// A file that calls read, remove or rename and no call made exists at the start, with its
+/// directories, and as long as the reads show it. One that calls made does not, nor one that they
+/// did not find.
 #[test]
 fn files_that_no_call_makes_exist_at_the_start() {
     let plan = plan(
@@ -39,7 +40,8 @@ fn files_that_no_call_makes_exist_at_the_start() {
     assert_eq!((plan.calls.len(), plan.skipped), (8, 1));
 }
 
-/// A file that is opened with `O_CREAT` and then read further than anything was written was there before.
+/// A file that is opened with `O_CREAT` and then read further than anything was written was there
+/// before.
 #[test]
 fn a_file_that_is_read_beyond_what_was_written_was_there() {
     let text = |read: u32| {
@@ -53,7 +55,8 @@ fn a_file_that_is_read_beyond_what_was_written_was_there() {
     assert_eq!(initial(&plan(&text(8192))), [("db", Some(8192))]);
 }
 
-/// Names follow renames of files and of directories, and a name that is used again means the new file.
+/// Names follow renames of files and of directories, and a name that is used again means the new
+/// file.
 #[test]
 fn calls_mean_the_object_that_has_the_name_then() {
     let plan = plan(
@@ -98,8 +101,9 @@ fn names_below_symbolic_links_mean_the_targets() {
     assert_eq!(plan.calls[5].step, Step::Remove { path: "l".into(), is_directory: false });
 }
 
-/// A process waits for those that had ended before it, for a child that began and ended between two of its calls, and for another one's
-/// file that it opens, and for nothing else: two that ran at once need not wait for each other.
+/// A process waits for those that had ended before it, for a child that began and ended between two
+/// of its calls, and for another one's file that it opens, and for nothing else: two that ran at
+/// once need not wait for each other.
 #[test]
 fn calls_wait_for_what_the_recording_shows() {
     let plan = plan(
@@ -144,7 +148,8 @@ fn a_process_waits_for_its_child_whatever_it_did() {
     assert_eq!(plan.calls[3].waits, [2]);
 }
 
-/// A process that was under way waits for a file that another one makes, while that goes on with other work.
+/// A process that was under way waits for a file that another one makes, while that goes on with
+/// other work.
 #[test]
 fn a_process_waits_for_a_file_that_another_one_makes() {
     let plan = plan(

@@ -1,8 +1,8 @@
 //! Numbers that a personality gives: fixed ones, and random ones with WML's distributions.
 //!
-//! WML has no Zipf distribution. Its random variables are those of `cvar` (gamma, uniform, exponential, normal,
-//! lognormal and more) and of the older `randvar` (uniform, gamma, tabular). The functions come from `libm`, so that
-//! a seed gives the same numbers on every machine.
+//! WML has no Zipf distribution. Its random variables are those of `cvar` (gamma, uniform,
+//! exponential, normal, lognormal and more) and of the older `randvar` (uniform, gamma, tabular).
+//! The functions come from `libm`, so that a seed gives the same numbers on every machine.
 
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
@@ -40,7 +40,8 @@ pub(super) enum Shape {
     Exponential { mean: f64 },
     /// Normal.
     Normal { mean: f64, sigma: f64 },
-    /// The exponential function of a normal number with the mean `ln scale` and the deviation `shape`.
+    /// The exponential function of a normal number with the mean `ln scale` and the deviation
+    /// `shape`.
     LogNormal { shape: f64, scale: f64 },
     /// Rows of a percentage, a lower and an upper bound. The percentages make 100.
     Table(Vec<(u64, f64, f64)>),
@@ -134,8 +135,9 @@ fn standard_normal(random: &mut Pcg64Mcg) -> f64 {
     }
 }
 
-/// A gamma number with the scale 1 and a shape above 0. Source: Marsaglia and Tsang, "A Simple Method for Generating
-/// Gamma Variables", 2000; a shape below 1 is reached from the shape above it by a power of a uniform number.
+/// A gamma number with the scale 1 and a shape above 0. Source: Marsaglia and Tsang, "A Simple
+/// Method for Generating Gamma Variables", 2000; a shape below 1 is reached from the shape above it
+/// by a power of a uniform number.
 fn standard_gamma(random: &mut Pcg64Mcg, shape: f64) -> f64 {
     if shape < 1.0 {
         let power = libm::pow(above_zero(random), 1.0 / shape);
@@ -170,8 +172,8 @@ mod tests {
         (mean, libm::sqrt(variance))
     }
 
-    /// Each distribution has its mean and its deviation, by the formulas of textbooks. Would catch a gamma with a
-    /// wrong scale, and one whose shape has no effect.
+    /// Each distribution has its mean and its deviation, by the formulas of textbooks. Would catch
+    /// a gamma with a wrong scale, and one whose shape has no effect.
     #[test]
     fn distributions_have_their_means_and_deviations() {
         let near = |(mean, deviation): (f64, f64), (m, d): (f64, f64)| {

@@ -159,7 +159,8 @@ fn plain<'s>(
         Value::Text(text) => Plain::Text(text),
         Value::Random(random) => Plain::Random(random),
         Value::Variable(name) => match variables.get(name) {
-            // `set` puts the value of the other variable in its place, so no chain is longer than this.
+            // `set` puts the value of the other variable in its place, so no chain is longer than
+            // this.
             Some((Value::Variable(_), _)) | None => {
                 return Err(WmlProblem::Unset(name.clone()).at(place));
             }
@@ -276,7 +277,8 @@ impl Parameters {
     }
 }
 
-/// `randvar(type=gamma,mean=16k,gamma=1500,min=1k)`: the older random variables. A gamma's shape is in thousandths.
+/// `randvar(type=gamma,mean=16k,gamma=1500,min=1k)`: the older random variables. A gamma's shape is
+/// in thousandths.
 fn random_variable(random: &Random, variables: &Variables) -> Result<Distribution, Fault> {
     let known = ["type", "min", "mean", "gamma", "round", "randtable"];
     let ignored = ["seed", "randsrc", "name"];

@@ -1,6 +1,8 @@
-//! A client: one instance of a thread, which carries out its flowops one after another, again and again.
+//! A client: one instance of a thread, which carries out its flowops one after another, again and
+//! again.
 //!
-//! Facts about each flowop are from filebench 1.5's `flowop_library.c`. The differences are in `docs/filebench.md`.
+//! Facts about each flowop are from filebench 1.5's `flowop_library.c`. The differences are in
+//! `docs/filebench.md`.
 
 use ordo_runtime::cpu::CpuModel;
 use ordo_runtime::{Duration, Time};
@@ -106,8 +108,8 @@ impl<'s, 'a, 'l, F: FileSystem> Client<'s, 'a, 'l, F> {
         Ok(())
     }
 
-    /// Lets a microsecond pass after many steps that took none, so that every run comes to its end. `begun` is the
-    /// beginning of the last step.
+    /// Lets a microsecond pass after many steps that took none, so that every run comes to its end.
+    /// `begun` is the beginning of the last step.
     async fn pass_time(&mut self, begun: Time) {
         let runtime = self.shared.runtime;
         self.idle_steps = if runtime.now() == begun { self.idle_steps + 1 } else { 0 };
@@ -263,8 +265,8 @@ impl<'s, 'a, 'l, F: FileSystem> Client<'s, 'a, 'l, F> {
         })
     }
 
-    /// The descriptor of a flowop that reads or writes. A file is opened if the descriptor has none. `None` if the
-    /// client ends.
+    /// The descriptor of a flowop that reads or writes. A file is opened if the descriptor has
+    /// none. `None` if the client ends.
     async fn opened(
         &mut self,
         flowop: &Flowop,
@@ -346,7 +348,8 @@ impl<'s, 'a, 'l, F: FileSystem> Client<'s, 'a, 'l, F> {
         self.shared.fs.close(handle.ino).await
     }
 
-    /// Removes the file of an open descriptor, or any file. A file that another client has open stays.
+    /// Removes the file of an open descriptor, or any file. A file that another client has open
+    /// stays.
     async fn delete(&mut self, flowop: &Flowop, target: Target) -> Result<Step, WorkloadError> {
         let shared = self.shared;
         let held = self.descriptors[target.fd].filter(|_| target.fd > 0);
@@ -384,7 +387,8 @@ impl<'s, 'a, 'l, F: FileSystem> Client<'s, 'a, 'l, F> {
         Ok(Step::Done(0))
     }
 
-    /// Chooses an existing file for a flowop without a descriptor, and makes it busy. `None` if the client ends.
+    /// Chooses an existing file for a flowop without a descriptor, and makes it busy. `None` if the
+    /// client ends.
     async fn any_file(
         &mut self,
         flowop: &Flowop,
@@ -555,8 +559,8 @@ impl<'s, 'a, 'l, F: FileSystem> Client<'s, 'a, 'l, F> {
         Ok(Step::Done(length))
     }
 
-    /// Computes for as long as `stores` stores to memory take: a nanosecond each on a processor of the 2020s, and in
-    /// proportion on the models of older ones.
+    /// Computes for as long as `stores` stores to memory take: a nanosecond each on a processor of
+    /// the 2020s, and in proportion on the models of older ones.
     async fn compute(&self, stores: u64) {
         let runtime = self.shared.runtime;
         if runtime.is_simulated() {
@@ -572,7 +576,8 @@ impl<'s, 'a, 'l, F: FileSystem> Client<'s, 'a, 'l, F> {
         }
     }
 
-    /// Whether a count has been reached. The end of a run that is there for its time ends it for all.
+    /// Whether a count has been reached. The end of a run that is there for its time ends it for
+    /// all.
     fn finish(&self, finish: Finish) -> Step {
         let (operations, bytes) = match finish.of {
             Some(flowop) => self.counts[flowop],

@@ -1,4 +1,5 @@
-//! The files of a fileset: their directories, their sizes, which of them exist, and which one is next.
+//! The files of a fileset: their directories, their sizes, which of them exist, and which one is
+//! next.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -122,7 +123,8 @@ impl Plan<'_> {
 }
 
 impl Fileset {
-    /// The files of a model, none of which exists. `number` tells filesets apart in a deadlock's report.
+    /// The files of a model, none of which exists. `number` tells filesets apart in a deadlock's
+    /// report.
     pub(super) fn plan(model: &FilesetModel, number: u64, random: &mut Pcg64Mcg) -> Fileset {
         // The mean depth is the one at which directories of this width have as many entries.
         let ratio = libm::log(model.entries.max(1) as f64) / libm::log(model.dirwidth as f64);
@@ -151,7 +153,8 @@ impl Fileset {
         }
     }
 
-    /// The numbers of the files that exist at the start: each file with the fileset's probability, in random order.
+    /// The numbers of the files that exist at the start: each file with the fileset's probability,
+    /// in random order.
     pub(super) fn choose(&self, prealloc: u64, random: &mut Pcg64Mcg) -> Vec<usize> {
         let count = self.state.borrow().entries.len();
         let mut chosen: Vec<usize> =
@@ -230,8 +233,9 @@ impl Fileset {
         end
     }
 
-    /// Chooses the next file that nobody else is opening, creating or removing, and makes it busy. `rotor` is the
-    /// client's own place, where it has one. `None`: no file is wanted now; `is_empty` says whether all are busy.
+    /// Chooses the next file that nobody else is opening, creating or removing, and makes it busy.
+    /// `rotor` is the client's own place, where it has one. `None`: no file is wanted now;
+    /// `is_empty` says whether all are busy.
     pub(super) fn pick(&self, wanted: Wanted, rotor: Option<&mut usize>) -> Option<usize> {
         let state = &mut *self.state.borrow_mut();
         let (set, shared) = match wanted {
@@ -330,8 +334,9 @@ mod tests {
         (fileset, chosen)
     }
 
-    /// A fileset has as many files as it says, in about as many directories as the width gives; a wide one is one
-    /// directory; and the given share of the files exists. Would catch a tree that is flat whatever its width is.
+    /// A fileset has as many files as it says, in about as many directories as the width gives; a
+    /// wide one is one directory; and the given share of the files exists. Would catch a tree that
+    /// is flat whatever its width is.
     #[test]
     fn a_fileset_has_its_entries_its_width_and_its_share_of_files() {
         let (fileset, chosen) = plan(10_000, 20, 80);
@@ -343,7 +348,8 @@ mod tests {
         assert_eq!(plan(0, 20, 80).1.len(), 0);
     }
 
-    /// Files come in rotation, a busy one is passed over, and a client with a place of its own goes round by itself.
+    /// Files come in rotation, a busy one is passed over, and a client with a place of its own goes
+    /// round by itself.
     #[test]
     fn files_are_chosen_in_rotation() {
         let (fileset, _) = plan(3, 20, 0);

@@ -1,13 +1,14 @@
 //! Personalities of filebench: workloads that are written in its workload model language (WML).
 //!
-//! Ordo has four of them, [`PERSONALITIES`], in its own words with filebench's published parameters, and reads the
-//! files of others as far as they use the same part of the language; `docs/filebench.md` has that part. A run creates
-//! the files, makes them durable, and then lets all clients work for a time: the instances of each thread of each
-//! process are clients that work at once.
+//! Ordo has four of them, [`PERSONALITIES`], in its own words with filebench's published
+//! parameters, and reads the files of others as far as they use the same part of the language;
+//! `docs/filebench.md` has that part. A run creates the files, makes them durable, and then lets
+//! all clients work for a time: the instances of each thread of each process are clients that work
+//! at once.
 //!
-//! In the order in which a file passes through them: `lexer` splits it into words, `syntax` into commands, `resolve`
-//! makes a `model` of them with the `attributes`' values; `fileset` has the files, `client` carries out the flowops
-//! on the state in `shared`.
+//! In the order in which a file passes through them: `lexer` splits it into words, `syntax` into
+//! commands, `resolve` makes a `model` of them with the `attributes`' values; `fileset` has the
+//! files, `client` carries out the flowops on the state in `shared`.
 
 mod amount;
 mod attributes;
@@ -66,10 +67,12 @@ pub struct Filebench {
 }
 
 impl Filebench {
-    /// The personality of a text: `varmail`, or the path of a file, with `,run=SECONDS` and `,VARIABLE=VALUE`.
+    /// The personality of a text: `varmail`, or the path of a file, with `,run=SECONDS` and
+    /// `,VARIABLE=VALUE`.
     ///
     /// # Errors
-    /// There is no such personality or file; it cannot be read; it is not in the part of WML that is read here.
+    /// There is no such personality or file; it cannot be read; it is not in the part of WML that
+    /// is read here.
     pub(super) fn parse(text: &str) -> Result<Filebench, ParseError> {
         let (name, rest) = text.split_once(',').unwrap_or((text, ""));
         let mut seconds = None;

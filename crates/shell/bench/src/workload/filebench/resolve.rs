@@ -23,8 +23,8 @@ pub(super) const IO_MOST: u64 = 64 << 20;
 
 const FILE: [&str; 3] = ["name", "size", "prealloc"];
 const FILESET: [&str; 6] = ["name", "size", "entries", "dirwidth", "dirgamma", "prealloc"];
-/// Attributes that say how or where filebench creates files. All files are new, in the file system of the run, and
-/// nobody writes to a fileset unless a flowop does.
+/// Attributes that say how or where filebench creates files. All files are new, in the file system
+/// of the run, and nobody writes to a fileset unless a flowop does.
 const OF_CREATION: [&str; 7] =
     ["path", "reuse", "paralloc", "trusttree", "cached", "readonly", "writeonly"];
 const FLOWOP: [&str; 16] = [

@@ -1,4 +1,5 @@
-//! The state that all clients of a run share: filesets, semaphores, events, counts, and the end of the run.
+//! The state that all clients of a run share: filesets, semaphores, events, counts, and the end of
+//! the run.
 
 use std::cell::{Cell, RefCell};
 
@@ -125,7 +126,8 @@ impl<'a, 'l, F> Shared<'a, 'l, F> {
         semaphore.low.set(semaphore.low.get() - value);
     }
 
-    /// Posts to each client of a block. If `blocking`, waits while too many posts are ahead of a client.
+    /// Posts to each client of a block. If `blocking`, waits while too many posts are ahead of a
+    /// client.
     pub(super) async fn post(&self, block: usize, value: u64, blocking: bool) {
         for semaphore in &self.semaphores[block] {
             while blocking && semaphore.high.get() < value {
@@ -142,7 +144,8 @@ impl<'a, 'l, F> Shared<'a, 'l, F> {
         }
     }
 
-    /// Waits for the next event. Events come at the model's rate; those that nobody took within some seconds are lost.
+    /// Waits for the next event. Events come at the model's rate; those that nobody took within
+    /// some seconds are lost.
     pub(super) async fn event(&self) {
         let Some(rate) = self.model.rate else { return };
         let nanos = self.runtime.now().as_nanos() - self.start.as_nanos();
@@ -156,7 +159,8 @@ impl<'a, 'l, F> Shared<'a, 'l, F> {
         self.sleep_until(Time::from_nanos(at)).await;
     }
 
-    /// Chooses a file, and waits while all files of the kind are busy. `None` if there is none, or the run is over.
+    /// Chooses a file, and waits while all files of the kind are busy. `None` if there is none, or
+    /// the run is over.
     pub(super) async fn pick(
         &self,
         fileset: usize,

@@ -1,5 +1,5 @@
-//! The commands of WML, as they stand in a file. Their variables are resolved later (`resolve`), because a
-//! command may use a variable that gets its last value only after it.
+//! The commands of WML, as they stand in a file. Their variables are resolved later (`resolve`),
+//! because a command may use a variable that gets its last value only after it.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,8 @@ pub(super) struct Script {
     pub(super) quit: QuitMode,
 }
 
-/// Reads a file of WML. The variables of `overrides` keep these values, whatever the file sets them to.
+/// Reads a file of WML. The variables of `overrides` keep these values, whatever the file sets them
+/// to.
 ///
 /// # Errors
 /// A [`Fault`] with its place; one of `overrides` is not a variable of the file.

@@ -1,5 +1,5 @@
-//! Files of WML that are not what they should be: each is refused with a place and a reason, and none makes the reader
-//! panic, loop, or take memory out of proportion.
+//! Files of WML that are not what they should be: each is refused with a place and a reason, and
+//! none makes the reader panic, loop, or take memory out of proportion.
 
 use rand::RngExt;
 
@@ -79,7 +79,8 @@ const OF_FLOWOPS: &[(&str, &str)] = &[
     ("flowop delay value=true", "f:3:14: value is true, but must be a number"),
 ];
 
-/// One case for each kind of fault. Would catch a fault that is taken for something else, or passes.
+/// One case for each kind of fault. Would catch a fault that is taken for something else, or
+/// passes.
 #[test]
 fn each_fault_has_its_place_and_its_reason() {
     for (script, said) in OF_FILES {
@@ -119,8 +120,8 @@ fn variables_of_the_command_line_come_before_those_of_the_file() {
     assert_eq!(resolve::model(&read, None).unwrap().filesets[0].size, Amount::Fixed(7));
 }
 
-/// Twenty thousand damaged personalities: characters lost, doubled, exchanged, put in. Each is read or refused at a place
-/// that is in the file.
+/// Twenty thousand damaged personalities: characters lost, doubled, exchanged, put in. Each is read
+/// or refused at a place that is in the file.
 #[test]
 fn damaged_personalities_are_read_or_refused() {
     let mut random = Pcg64Mcg::seed_from_u64(26);

@@ -9,9 +9,9 @@ use ordo_crash::space::Manner;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "For a program (ordo crash -- COMMAND)")]
 pub struct ProgramArgs {
-    /// The check: a shell command that runs in each state. Exit status 0: everything promised is there. 1:
-    /// something is missing, and the output says what. It has a network of its own, if ordo runs as root; $ORDO_SLOT is
-    /// another number for each check at the same time.
+    /// The check: a shell command that runs in each state. Exit status 0: everything promised is
+    /// there. 1: something is missing, and the output says what. It has a network of its own, if
+    /// ordo runs as root; $ORDO_SLOT is another number for each check at the same time.
     #[arg(long, value_name = "CMD", requires = "command")]
     pub check: Option<String>,
     /// A shell command that prepares the directory before the recording.
@@ -23,12 +23,13 @@ pub struct ProgramArgs {
     /// More mount options for each of the systems.
     #[arg(long = "mount-opts", value_name = "OPTIONS", requires = "command")]
     pub mount_opts: Option<String>,
-    /// Bytes that the disk never tears: 512 or 4096 [default: 4096]. Also for the kernel's file systems without a
-    /// program. Ordo's own are judged by sectors of 512 bytes then.
+    /// Bytes that the disk never tears: 512 or 4096 [default: 4096]. Also for the kernel's file
+    /// systems without a program. Ordo's own are judged by sectors of 512 bytes then.
     #[arg(long = "sector", value_name = "BYTES", value_parser = sector)]
     pub asked_sector: Option<usize>,
-    /// Judge only states of these manners, separated by commas: amnesia (all that was not flushed is lost),
-    /// everything (nothing is lost), group, one, prefix (writes up to some point survive), torn, chance, rule.
+    /// Judge only states of these manners, separated by commas: amnesia (all that was not flushed
+    /// is lost), everything (nothing is lost), group, one, prefix (writes up to some point
+    /// survive), torn, chance, rule.
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "command", value_parser = manner)]
     pub only: Vec<Manner>,
     /// Record system calls (needs strace), so that causes are known instead of guessed.
@@ -37,8 +38,8 @@ pub struct ProgramArgs {
     /// Let a write fail with an I/O error: 'file_data 3' is the third write of contents.
     #[arg(long, value_name = "KIND N", requires = "command", value_parser = fail)]
     pub fail: Vec<ordo_live::WriteRule>,
-    /// Simulate another program that fsyncs a file of its own at this interval, in milliseconds, which commits
-    /// names meanwhile; 0 means no other program.
+    /// Simulate another program that fsyncs a file of its own at this interval, in milliseconds,
+    /// which commits names meanwhile; 0 means no other program.
     #[arg(long, value_name = "MS", default_value_t = 50, requires = "command")]
     pub neighbour: u64,
     /// Time limit of a check, in seconds.
@@ -52,7 +53,8 @@ pub struct ProgramArgs {
     /// Time limit of the command, in seconds.
     #[arg(long, value_name = "SECONDS", requires = "command")]
     pub timeout: Option<u64>,
-    /// Stop the command at its time limit, and take what it did until then as the run: for servers that never end.
+    /// Stop the command at its time limit, and take what it did until then as the run: for servers
+    /// that never end.
     #[arg(long = "until-timeout", requires = "timeout")]
     pub until_timeout: bool,
     /// Judge a command that ended with another status than 0, or ran out of space, as any other.
@@ -61,7 +63,8 @@ pub struct ProgramArgs {
     /// Judge a command that promised nothing as any other: its states must only be consistent.
     #[arg(long = "allow-no-promise", requires = "command")]
     pub allow_no_promise: bool,
-    /// Run the check again in states that differ by times of files alone: for checks that look at times.
+    /// Run the check again in states that differ by times of files alone: for checks that look at
+    /// times.
     #[arg(long, requires = "command")]
     pub times: bool,
     /// Write an HTML page.

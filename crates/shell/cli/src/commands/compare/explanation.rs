@@ -15,8 +15,8 @@ use ordo_systems::{System, ffs};
 /// The widest line of prose.
 const WIDTH: usize = 96;
 
-/// The most important measures of one workload, one line for each system, at most 100 columns. Times are in
-/// seconds.
+/// The most important measures of one workload, one line for each system, at most 100 columns.
+/// Times are in seconds.
 pub fn summary(rows: &[&ComparisonRow]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
     let headings = ["app s", "on disk s", "writes", "waits", "a file"];

@@ -11,8 +11,9 @@ use ordo_sba::Class;
 
 use super::explanation;
 
-/// The page of a comparison: for each workload the time, the writes by kind and the state after a power cut,
-/// one bar or line for each system; then the sentences of the text form. The same rows give the same bytes.
+/// The page of a comparison: for each workload the time, the writes by kind and the state after a
+/// power cut, one bar or line for each system; then the sentences of the text form. The same rows
+/// give the same bytes.
 pub fn page(workloads: &[Workload], rows: &[ComparisonRow], setup: &ComparisonSetup) -> String {
     let title = "Ordo: what each way to protect metadata costs, and what it loses";
     let mut out = html::begin(title);
@@ -85,8 +86,8 @@ fn words(kind: &str) -> String {
     kind.replace('_', " ")
 }
 
-/// The colour of a kind, which is the same on every page. Neighbouring kinds have hues far apart; contents of
-/// files are grey.
+/// The colour of a kind, which is the same on every page. Neighbouring kinds have hues far apart;
+/// contents of files are grey.
 fn colour(kind: &str) -> String {
     let place = Class::ALL.iter().position(|class| class.key() == kind).unwrap_or(0);
     let saturation = if kind == Class::FileData.key() { 0 } else { 58 };

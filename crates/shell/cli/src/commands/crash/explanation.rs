@@ -42,8 +42,8 @@ fn heading(row: &CampaignRow) -> String {
 /// A line of a table: its label, and the row.
 type Line<'a> = (String, &'a CampaignRow);
 
-/// The tables of each part: one of all systems if they were crashed in one shape on one disk, otherwise one for
-/// each system.
+/// The tables of each part: one of all systems if they were crashed in one shape on one disk,
+/// otherwise one for each system.
 fn tables(rows: &[CampaignRow]) -> Vec<(String, Vec<Line<'_>>)> {
     let place = |row: &CampaignRow| on(&row.geometry, row.model);
     let Some(first) = rows.first().map(place) else { return Vec::new() };

@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 /// The most files of one name in the user's directory.
 const NAMES_MAX: u32 = 10_000;
 
-/// Writes a failure: to the given path, or to a new file in the user's state directory whose name begins with `name`. Returns
-/// the path. No link is followed, and nobody else may read the file.
+/// Writes a failure: to the given path, or to a new file in the user's state directory whose name
+/// begins with `name`. Returns the path. No link is followed, and nobody else may read the file.
 pub(super) fn write(path: Option<&Path>, name: &str, text: &str) -> Result<PathBuf> {
     match path {
         Some(path) => {

@@ -138,8 +138,8 @@ fn carried_out(task: Task, threads: usize) -> Result<Finished> {
     let args = arguments(&task, threads)?;
     let plan = task.plan();
     let mut campaign = Campaign::new(&args, Progress::new(true), Results::new(plan.clone()));
-    // Failures are not shrunk on each machine. The result names the seed, from which a failure can be found
-    // again.
+    // Failures are not shrunk on each machine. The result names the seed, from which a failure can
+    // be found again.
     (campaign.saved, campaign.cycle_results) = (true, Some(Vec::new()));
     campaign.row(0, &plan)?;
     Ok(Finished::new(task, campaign.cycle_results.unwrap_or_default())?)

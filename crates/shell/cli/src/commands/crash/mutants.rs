@@ -1,4 +1,5 @@
-//! `ordo crash mutants`: a test whether the selection of states finds each rule that is switched off.
+//! `ordo crash mutants`: a test whether the selection of states finds each rule that is switched
+//! off.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -26,7 +27,8 @@ struct Row {
     sought: Sought,
 }
 
-/// Runs the searches. The exit status is 1 if a promise is broken although no rule is off; the table shows what was found.
+/// Runs the searches. The exit status is 1 if a promise is broken although no rule is off; the
+/// table shows what was found.
 pub(super) fn run(command: &CrashCommand) -> Result<ExitCode> {
     let CrashCommand::Mutants { fs, geometry, rule, seed, states, threads, json: as_json } =
         command

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-/// Translates a call by mount(8), `mount.fuse.ordo IMAGE DIR [-sfnv] [-N NS] [-t TYPE] [-o OPTIONS]`, to
-/// arguments of `ordo mount`.
+/// Translates a call by mount(8), `mount.fuse.ordo IMAGE DIR [-sfnv] [-N NS] [-t TYPE] [-o
+/// OPTIONS]`, to arguments of `ordo mount`.
 pub fn as_helper(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = vec!["ordo".into(), "mount".into()];
     let mut args = args.skip(1);

@@ -1,9 +1,10 @@
 //! `ordo mount` and `ordo umount`.
 //!
-//! `options` parses the options, `helper` the calls by mount(8). `recover` mounts the file system, with the
-//! recovery that its ordering needs after a crash. `remount` changes an existing mount. `serve` hands the file
-//! system to the kernel and takes it back. For a mount in the background, the command starts itself again,
-//! prints the messages of that process until the mount is there, and exits.
+//! `options` parses the options, `helper` the calls by mount(8). `recover` mounts the file system,
+//! with the recovery that its ordering needs after a crash. `remount` changes an existing mount.
+//! `serve` hands the file system to the kernel and takes it back. For a mount in the background,
+//! the command starts itself again, prints the messages of that process until the mount is there,
+//! and exits.
 
 pub mod helper;
 mod options;
@@ -117,7 +118,8 @@ pub struct Mount {
     pub quiet: bool,
 }
 
-/// An environment variable that is set for a process whose mount another one, in the foreground, awaits.
+/// An environment variable that is set for a process whose mount another one, in the foreground,
+/// awaits.
 const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 
 pub fn run(args: &Mount) -> Result<ExitCode> {

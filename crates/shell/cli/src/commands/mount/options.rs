@@ -75,7 +75,8 @@ pub struct Wanted {
     pub tuning: Tuning,
     /// The modes of a journal, if any was given.
     pub journal: Option<JournalMode>,
-    /// The last option that only a log with a cleaner takes, that only a DualFS takes, and that only an FFS takes.
+    /// The last option that only a log with a cleaner takes, that only a DualFS takes, and that
+    /// only an FFS takes.
     for_cleaners: Option<String>,
     for_pairs: Option<String>,
     for_ffs: Option<String>,
@@ -287,8 +288,8 @@ mod tests {
     use super::*;
     use ordo_systems::{CleanerPolicy, Locality};
 
-    /// The options in a line of fstab are understood: those of the kernel, of mount(8), and of Ordo. An unknown
-    /// one is refused, not ignored.
+    /// The options in a line of fstab are understood: those of the kernel, of mount(8), and of
+    /// Ordo. An unknown one is refused, not ignored.
     #[test]
     fn options_are_read() {
         let line = "rw,nofail,x-systemd.automount,nodev,ordering=soft-updates,cache=64m,uid=1000:0";

@@ -1,11 +1,12 @@
 //! Memory that a mount gives back when the machine is short of it.
 //!
-//! Once a second it looks for signs. On the machine: almost no memory is available, or little is while programs wait for memory
-//! (`/proc/pressure/memory`, where the kernel has it). In the mount's own control group and those around it (version 2): almost
-//! nothing is left of a limit, or programs of its own group wait. A shortage without waits is a sign too: without swap nobody waits
-//! until the last page is taken, and then the kernel kills a program. Each time, the cache
-//! gets half of the size that it had, and frees the rest. After ten seconds without a sign it gets twice that size again, up
-//! to what `cache=` says.
+//! Once a second it looks for signs. On the machine: almost no memory is available, or little is
+//! while programs wait for memory (`/proc/pressure/memory`, where the kernel has it). In the
+//! mount's own control group and those around it (version 2): almost nothing is left of a limit, or
+//! programs of its own group wait. A shortage without waits is a sign too: without swap nobody
+//! waits until the last page is taken, and then the kernel kills a program. Each time, the cache
+//! gets half of the size that it had, and frees the rest. After ten seconds without a sign it gets
+//! twice that size again, up to what `cache=` says.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ const CALM: u32 = 10;
 /// The least size of the cache, in percent of its configured size.
 const LEAST: usize = 6;
 
-/// The part of the time for which programs wait for memory that counts as a sign: one over this number.
+/// The part of the time for which programs wait for memory that counts as a sign: one over this
+/// number.
 const WAITING: u64 = 10;
 
 /// The usual size of the cache, in bytes.
@@ -34,7 +36,8 @@ const CACHE: u64 = 256 << 20;
 const LITTLE: u128 = 10;
 const VERY_LITTLE: u128 = 5;
 
-/// Bytes with which nothing is short, if no program waits: a twentieth of a large machine is more than a cache.
+/// Bytes with which nothing is short, if no program waits: a twentieth of a large machine is more
+/// than a cache.
 const ENOUGH: u64 = 1 << 30;
 
 /// A folder that stands for `/` in tests.
@@ -93,8 +96,8 @@ impl Size {
     }
 }
 
-/// The cache of a mount that is not told a size, in bytes: the usual one, but at most a quarter of the memory that is there for
-/// this process: the machine's, or less if a control group limits it.
+/// The cache of a mount that is not told a size, in bytes: the usual one, but at most a quarter of
+/// the memory that is there for this process: the machine's, or less if a control group limits it.
 pub fn default_cache() -> u64 {
     default_cache_at(&root())
 }
@@ -110,8 +113,8 @@ fn root() -> PathBuf {
     std::env::var_os(ROOT).map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
-/// The folders of this process's control group and of those around it, if they can have limits: the outermost group of a machine
-/// cannot, that of a container can.
+/// The folders of this process's control group and of those around it, if they can have limits: the
+/// outermost group of a machine cannot, that of a container can.
 fn groups(root: &Path) -> Vec<PathBuf> {
     let known = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let Some(own) = known.lines().find_map(|line| line.strip_prefix("0::/")) else {
@@ -153,7 +156,8 @@ impl Signs {
     }
 }
 
-/// Memory in bytes: all of a machine or of a group's limit, and how much of it can be had without taking it from a program.
+/// Memory in bytes: all of a machine or of a group's limit, and how much of it can be had without
+/// taking it from a program.
 struct Capacity {
     all: u64,
     available: u64,
@@ -185,7 +189,8 @@ impl Capacity {
     }
 }
 
-/// A file of pressure-stall information, with the total time for which some program waited, in microseconds.
+/// A file of pressure-stall information, with the total time for which some program waited, in
+/// microseconds.
 struct Waits {
     file: PathBuf,
     total: Option<u64>,
@@ -225,8 +230,8 @@ mod tests {
 
     const SOME: &str = "some avg10=0.00 avg60=0.00 avg300=0.00 total=";
 
-    /// The cache shrinks with each sign, down to its least size, and grows again after ten looks without one. Would catch a cache
-    /// that stays small for ever, and one that vanishes.
+    /// The cache shrinks with each sign, down to its least size, and grows again after ten looks
+    /// without one. Would catch a cache that stays small for ever, and one that vanishes.
     #[test]
     fn the_cache_shrinks_with_each_sign_and_grows_again() {
         let mut size = Size::default();
@@ -273,8 +278,9 @@ mod tests {
         Time::from_nanos(n * 1_000_000_000)
     }
 
-    /// The machine's files are read, with and without each of them, and with contents that make no sense. Would catch a sign that
-    /// is seen on an idle machine, one that is seen only when programs wait already, and a file that ends the mount.
+    /// The machine's files are read, with and without each of them, and with contents that make no
+    /// sense. Would catch a sign that is seen on an idle machine, one that is seen only when
+    /// programs wait already, and a file that ends the mount.
     #[test]
     fn a_machine_is_short_of_memory_with_waits_or_without() {
         let root = Root::new();
@@ -302,8 +308,9 @@ mod tests {
         assert!(!signs.is_short(second(4)), "there is memory: others wait for their own reasons");
     }
 
-    /// The files of control groups. Would catch a limit that is seen only when programs wait, pages of files that count as taken,
-    /// the limit of a group around the mount's that is not seen, and waits of the whole machine that count as the group's.
+    /// The files of control groups. Would catch a limit that is seen only when programs wait, pages
+    /// of files that count as taken, the limit of a group around the mount's that is not seen, and
+    /// waits of the whole machine that count as the group's.
     #[test]
     fn a_control_group_is_short_of_memory_with_waits_or_without() {
         let root = Root::new();
@@ -343,8 +350,8 @@ mod tests {
         assert!(root.signs().own.is_some(), "a container's");
     }
 
-    /// Would catch a mount that plans with 256 MB where a machine or a group has less, and one without a cache where the kernel
-    /// says nothing.
+    /// Would catch a mount that plans with 256 MB where a machine or a group has less, and one
+    /// without a cache where the kernel says nothing.
     #[test]
     fn a_small_machine_or_group_gets_a_smaller_cache() {
         let root = Root::new();

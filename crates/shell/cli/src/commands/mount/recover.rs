@@ -32,7 +32,8 @@ type Disk = Rc<ReadAround<Partition<Rc<FileDisk>>>>;
 /// The largest request for contents, in bytes.
 const CLUSTER: usize = 1 << 20;
 
-/// The step in which times of files advance: as coarse as the clock of the kernel's own file systems.
+/// The step in which times of files advance: as coarse as the clock of the kernel's own file
+/// systems.
 const TIME_GRAIN: Duration = Duration::from_millis(4);
 
 /// A mount in preparation.
@@ -41,7 +42,8 @@ pub struct Plan<'a> {
     pub args: &'a Mount,
     pub wanted: &'a Wanted,
     pub tell: &'a MessageSink,
-    /// The file system's devices, in the order of its format, and then the log's, if it has one of its own.
+    /// The file system's devices, in the order of its format, and then the log's, if it has one of
+    /// its own.
     disks: Vec<Disk>,
     /// The image among them.
     image: usize,
@@ -167,8 +169,8 @@ impl Plan<'_> {
         self.facts.big_endian
     }
 
-    /// Gives the device to the kernel for its mount table, if the whole device is mounted. Returns whether it
-    /// did.
+    /// Gives the device to the kernel for its mount table, if the whole device is mounted. Returns
+    /// whether it did.
     pub fn give_device(&self) -> bool {
         let file_type = std::fs::metadata(&self.args.image).map(|m| m.file_type());
         let whole = self.wanted.partition.is_none() && file_type.is_ok_and(|t| t.is_block_device());

@@ -30,8 +30,8 @@ pub fn run(dir: &Path, wanted: &Wanted) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the file system itself refuses changes, whatever the kernel would allow. The test creates a file
-/// without a name, which leaves nothing behind.
+/// Whether the file system itself refuses changes, whatever the kernel would allow. The test
+/// creates a file without a name, which leaves nothing behind.
 fn refuses_writes(dir: &Path) -> bool {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     openat(CWD, dir, flags, Mode::RUSR).err() == Some(Errno::ROFS)

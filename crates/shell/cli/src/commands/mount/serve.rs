@@ -33,8 +33,8 @@ pub async fn serve(plan: &Plan<'_>, mounted: Mounted) -> Result<()> {
     if let Err(error) = &unmounted {
         plan.tell.error(&format!("{error:#}"));
     }
-    // A process that waits for the end of the mount continues now: the disk is clean, or cannot become clean
-    // any more, and is free for the next mount.
+    // A process that waits for the end of the mount continues now: the disk is clean, or cannot
+    // become clean any more, and is free for the next mount.
     plan.unlock();
     served?.send(plan.runtime).await;
     unmounted
@@ -51,8 +51,8 @@ fn how(plan: &Plan<'_>) -> Attach {
     }
 }
 
-/// Whether to ask the kernel for requests over io_uring. If the option was given but cannot be used, a notice
-/// says why.
+/// Whether to ask the kernel for requests over io_uring. If the option was given but cannot be
+/// used, a notice says why.
 fn over_ring(plan: &Plan<'_>) -> bool {
     if !plan.wanted.io_uring {
         return false;

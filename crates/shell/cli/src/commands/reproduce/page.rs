@@ -1,4 +1,5 @@
-//! `ordo reproduce --html`: one page for a browser, with each published figure above the measured one.
+//! `ordo reproduce --html`: one page for a browser, with each published figure above the measured
+//! one.
 
 use std::fmt::Write;
 
@@ -7,8 +8,8 @@ use ordo_report::html::{Bar, BarPart, MAIN, PALE, bars, begin, escape, legend};
 
 use super::digits;
 
-/// The page: for each item and quantity two bars for each system, the published value and the measured one, on one scale.
-/// The same rows give the same bytes.
+/// The page: for each item and quantity two bars for each system, the published value and the
+/// measured one, on one scale. The same rows give the same bytes.
 pub(super) fn page(items: &[&Item], rows: &[ReproductionRow], summary: &str) -> String {
     let mut out = begin("Ordo: what the papers published, and what is measured here");
     let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(summary));

@@ -9,16 +9,17 @@ use ordo_stp::change::{self, JournalPlace, LayoutChange, PlanChange};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Changes")]
 pub(super) struct Changes {
-    /// Place the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there change places with it.
+    /// Place the journal elsewhere on the disk: at a part of it, or at a byte. The blocks there
+    /// change places with it.
     #[arg(long = "journal-at", value_name = "PERCENT|BYTE", value_parser = place)]
     journal_at: Option<JournalPlace>,
-    /// Log file data: never (ordered; writeback: in no order with commits), always (data), or if it is not sequential
-    /// (adaptive). For ext3, ext4 and Ordo's journals.
+    /// Log file data: never (ordered; writeback: in no order with commits), always (data), or if it
+    /// is not sequential (adaptive). For ext3, ext4 and Ordo's journals.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
-    /// With --mode data or adaptive: write data to its fixed location at the next sync of its file, as Linux 6 does, or
-    /// by the writeback timer and when the journal is half full, as Linux 2.4 does.
-    /// With calls: a part of the journal, as 50%, whose use makes a checkpoint begin.
+    /// With --mode data or adaptive: write data to its fixed location at the next sync of its file,
+    /// as Linux 6 does, or by the writeback timer and when the journal is half full, as Linux 2.4
+    /// does. With calls: a part of the journal, as 50%, whose use makes a checkpoint begin.
     #[arg(long = "checkpoint-at", value_name = "WHEN", default_value = "sync", value_parser = checkpoint_at)]
     checkpoint_at: CheckpointAt,
     /// Let a commit have the changes of its caller's file alone. Needs calls, as the next four.
@@ -33,17 +34,19 @@ pub(super) struct Changes {
     /// The size of the journal.
     #[arg(long = "journal-size", value_name = "BYTES", value_parser = parse_bytes)]
     journal_size: Option<u64>,
-    /// Put file data elsewhere: one block behind the other (packed), or evenly over the device (spread).
+    /// Put file data elsewhere: one block behind the other (packed), or evenly over the device
+    /// (spread).
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
-    /// Send the journal writes of a transaction without waiting for its data. The commit block waits for both.
+    /// Send the journal writes of a transaction without waiting for its data. The commit block
+    /// waits for both.
     #[arg(long)]
     overlap: bool,
     /// Log the bytes that changed instead of whole blocks.
     #[arg(long)]
     differential: bool,
-    /// Flush: never (off), before and after each commit block (on), or before it, with the commit block sent with FUA
-    /// (fua).
+    /// Flush: never (off), before and after each commit block (on), or before it, with the commit
+    /// block sent with FUA (fua).
     #[arg(long, value_name = "HOW")]
     barriers: Option<Barriers>,
     /// Give the journal a disk of its own, of this model.

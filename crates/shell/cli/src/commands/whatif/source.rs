@@ -1,4 +1,5 @@
-//! The trace that is played: from the tables of a stored trace, so that it may be larger than memory, or named again in memory.
+//! The trace that is played: from the tables of a stored trace, so that it may be larger than
+//! memory, or named again in memory.
 
 use std::path::Path;
 
@@ -14,7 +15,8 @@ use ordo_trace::RequestContents;
 use super::super::analyze;
 use super::super::calls::of_strace;
 
-/// Output of strace(1), with the directory at which the file system was mounted and the time of the trace's clock at 0.
+/// Output of strace(1), with the directory at which the file system was mounted and the time of the
+/// trace's clock at 0.
 pub(super) type Strace<'a> = (&'a Path, &'a Path, Option<f64>);
 
 /// A trace that can be played.
@@ -97,8 +99,8 @@ impl PlayedTrace {
     }
 }
 
-/// The seconds between the marks of another trace; `by_calls`: from the first call between them to the last one's end, if the trace
-/// has calls.
+/// The seconds between the marks of another trace; `by_calls`: from the first call between them to
+/// the last one's end, if the trace has calls.
 pub(super) fn seconds(path: &Path, window: &Window, by_calls: bool) -> Result<f64> {
     let (trace, seen) = PlayedTrace::open(&analyze::Input::of(path), None)?;
     let all = seen.requests();

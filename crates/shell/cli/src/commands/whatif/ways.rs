@@ -30,7 +30,8 @@ pub(super) struct Ways<'a> {
 }
 
 impl<'a> Ways<'a> {
-    /// Plays the unchanged trace. `asked`: the way that the user wants; `bound`: the greatest error.
+    /// Plays the unchanged trace. `asked`: the way that the user wants; `bound`: the greatest
+    /// error.
     ///
     /// # Errors
     /// A request lies outside the disk, or the calls are asked for and cannot be played.

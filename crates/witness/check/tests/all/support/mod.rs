@@ -68,10 +68,10 @@ pub struct Inodes {
     pub wide: u32,
 }
 
-/// A file system with a file of every kind: `/small`, `/large` (single indirect), `/huge` (sparse, up to the triple
-/// indirect block), `/dir/sub/inner`, links short and long, a device, a pipe, attributes, a file with many names
-/// (`/twice`, `/dir/again`, 600 in `/wide`, which has several blocks), and an empty one. It has a short last group, 8
-/// KiB blocks and 1 KiB fragments.
+/// A file system with a file of every kind: `/small`, `/large` (single indirect), `/huge` (sparse,
+/// up to the triple indirect block), `/dir/sub/inner`, links short and long, a device, a pipe,
+/// attributes, a file with many names (`/twice`, `/dir/again`, 600 in `/wide`, which has several
+/// blocks), and an empty one. It has a short last group, 8 KiB blocks and 1 KiB fragments.
 pub fn populated(endian: Endian) -> (Rc<RamDisk>, Inodes) {
     populated_in((UfsVersion::Ufs2, endian))
 }
@@ -228,8 +228,8 @@ impl Surgeon {
         self.disk.store(self.inode_at(ino), &bytes);
     }
 
-    /// Stores a pointer in an inode, whatever the pointers' bytes mean there: 0 to 11 for direct ones, 12 to 14 for
-    /// indirect ones.
+    /// Stores a pointer in an inode, whatever the pointers' bytes mean there: 0 to 11 for direct
+    /// ones, 12 to 14 for indirect ones.
     pub fn put_slot(&self, ino: u32, slot: usize, address: i64) {
         let mut bytes = self.load(self.inode_at(ino), self.sb.inode_size());
         let pointers = if self.sb.is_ufs1() { 40 } else { 112 };

@@ -1,4 +1,5 @@
-//! Images with one field or one byte changed, and the result that the page of checks promises for each.
+//! Images with one field or one byte changed, and the result that the page of checks promises for
+//! each.
 
 use std::rc::Rc;
 
@@ -121,8 +122,9 @@ pub struct Shape {
     pub disk: Rc<RamDisk>,
 }
 
-/// File systems with a file of every kind, UFS2 and UFS1: four block sizes, with and without check-hashes, one without clusters, one
-/// with a single group, and one with fragments as large as its blocks.
+/// File systems with a file of every kind, UFS2 and UFS1: four block sizes, with and without
+/// check-hashes, one without clusters, one with a single group, and one with fragments as large as
+/// its blocks.
 pub fn shapes(endian: Endian) -> Vec<Shape> {
     let sizes: [(u32, u32, Option<u32>, u64); 4] = [
         (4096, 512, Some(256), 3000 << 10),
@@ -194,8 +196,8 @@ impl Shape {
         places
     }
 
-    /// Mutants of each number in each field: 0, 1, the largest value, one more, one less, all with corrected
-    /// check-hashes.
+    /// Mutants of each number in each field: 0, 1, the largest value, one more, one less, all with
+    /// corrected check-hashes.
     pub fn by_field(&self) -> Vec<Mutant> {
         let mut all = Vec::new();
         self.each_field(|mutant, old, endian| {
@@ -290,8 +292,8 @@ impl Shape {
         disk
     }
 
-    /// The page's promise for a mutant: the way in which the field is checked, and the findings. A check-hash covers
-    /// changes for which it was not corrected.
+    /// The page's promise for a mutant: the way in which the field is checked, and the findings. A
+    /// check-hash covers changes for which it was not corrected.
     pub fn wanted(&self, mutant: &Mutant, line: &Line) -> (How, Vec<&'static str>) {
         let mut how = if mutant.copy { line.in_copy.unwrap() } else { line.how };
         let mut kinds = if mutant.copy { vec!["SuperblockCopy"] } else { line.kinds() };

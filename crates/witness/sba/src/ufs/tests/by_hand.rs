@@ -39,8 +39,8 @@ impl WatchedUfs {
     }
 }
 
-/// The fixed places, by geometry alone, are compared with the format. A request that spans several is counted once,
-/// under the first, and its bytes under each.
+/// The fixed places, by geometry alone, are compared with the format. A request that spans several
+/// is counted once, under the first, and its bytes under each.
 #[test]
 fn fixed_places_are_named() {
     let w = WatchedUfs::small(64 << 20);
@@ -73,8 +73,8 @@ fn fixed_places_are_named() {
     assert_eq!(stats.writes[Class::InodeBlock].bytes, 8192);
 }
 
-/// Data, the target of a long link and a directory are written before their inodes. They are counted by what they
-/// look like first, and as what they are when the inodes are written.
+/// Data, the target of a long link and a directory are written before their inodes. They are
+/// counted by what they look like first, and as what they are when the inodes are written.
 #[test]
 fn blocks_are_settled_when_their_inode_comes() {
     let w = WatchedUfs::small(64 << 20);
@@ -115,8 +115,9 @@ fn blocks_are_settled_when_their_inode_comes() {
     );
 }
 
-/// Indirect blocks, two levels deep, are written before anything points to them. When the inode is written,
-/// everything below must be known, and when the file is truncated, it must be given up again.
+/// Indirect blocks, two levels deep, are written before anything points to them. When the inode is
+/// written, everything below must be known, and when the file is truncated, it must be given up
+/// again.
 #[test]
 fn indirect_blocks_are_followed() {
     let w = WatchedUfs::small(64 << 20);
@@ -164,8 +165,9 @@ fn indirect_blocks_are_followed() {
     assert_eq!(said(below), "file data, nothing points to it yet");
 }
 
-/// A block passes from a file to a directory in memory only: the directory's contents reach the disk first, and the
-/// inodes of both follow in one write. The first write stays file data; the second is the directory's.
+/// A block passes from a file to a directory in memory only: the directory's contents reach the
+/// disk first, and the inodes of both follow in one write. The first write stays file data; the
+/// second is the directory's.
 #[test]
 fn a_block_that_is_used_again_is_counted_for_each_owner() {
     let w = WatchedUfs::small(64 << 20);
@@ -251,8 +253,9 @@ fn the_geometry_is_learned_from_a_superblock_that_passes() {
     assert_eq!(watch.finish(), Default::default());
 }
 
-/// A file's block gets contents that look like another file's, and the file's inode is written again: without a change,
-/// or with one that leaves the pointer as it is. Both confirm whose the block is, so that no guess is left.
+/// A file's block gets contents that look like another file's, and the file's inode is written
+/// again: without a change, or with one that leaves the pointer as it is. Both confirm whose the
+/// block is, so that no guess is left.
 #[test]
 fn a_pointer_that_stays_settles_a_guess() {
     let w = WatchedUfs::small(64 << 20);

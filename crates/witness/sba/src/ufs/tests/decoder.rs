@@ -10,8 +10,8 @@ use super::real::workload;
 use super::*;
 use crate::kind::{BlockMeaning, Class};
 
-/// A watcher must recognise UFS2, know paths, and count the same as one that only counts. Catches a guess that is
-/// settled by one and not by the other.
+/// A watcher must recognise UFS2, know paths, and count the same as one that only counts. Catches a
+/// guess that is settled by one and not by the other.
 #[test]
 fn a_watcher_that_only_counts_counts_the_same() {
     for (seed, churn, sync) in [(21, false, true), (3, true, false)] {
@@ -66,8 +66,9 @@ fn agrees_with_a_fresh_reading(watch: &Watch, watched: &WatchedUfs, seed: u64) {
     }
 }
 
-/// Without an ordering, an old indirect block may be on the device under a new file, and claim other files' blocks
-/// until it is overwritten. These files must then get their blocks back, although their inodes are not written again.
+/// Without an ordering, an old indirect block may be on the device under a new file, and claim
+/// other files' blocks until it is overwritten. These files must then get their blocks back,
+/// although their inodes are not written again.
 #[test]
 fn what_was_claimed_for_a_while_goes_back() {
     for seed in [22, 39, 47, 92] {
@@ -107,8 +108,9 @@ fn writes_without_contents_are_writes() {
     assert_eq!((stats.reads.total().bytes, stats.without_contents), (0, 1));
 }
 
-/// The pointer that comes after a file's blocks says whose they are, once: not again where the inode is written
-/// again with the same pointer. Blocks of indirect blocks that came first are told as such.
+/// The pointer that comes after a file's blocks says whose they are, once: not again where the
+/// inode is written again with the same pointer. Blocks of indirect blocks that came first are told
+/// as such.
 #[test]
 fn claims_say_whose_blocks_are() {
     use crate::decoder::{Claim, Owner};

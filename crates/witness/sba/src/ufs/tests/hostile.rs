@@ -5,8 +5,8 @@ use rand_pcg::Pcg64Mcg;
 
 use super::*;
 
-/// Bytes that often enough look like valid metadata: inodes and indirect blocks with pointers to anywhere, to
-/// themselves and to each other; directories; and noise.
+/// Bytes that often enough look like valid metadata: inodes and indirect blocks with pointers to
+/// anywhere, to themselves and to each other; directories; and noise.
 fn nonsense(w: &WatchedUfs, rng: &mut Pcg64Mcg, len: usize, inodes: bool) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let addr = |rng: &mut Pcg64Mcg| match rng.random_range(0..8) {

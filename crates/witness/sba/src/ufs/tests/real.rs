@@ -17,8 +17,8 @@ use crate::stats::Stats;
 /// The byte that fills all files.
 const FILE_MARK: u8 = 0xf1;
 
-/// Creates files, directories and links of all sorts. With `churn`, removes most of them again, so that others use
-/// their blocks. Unmounts at the end.
+/// Creates files, directories and links of all sorts. With `churn`, removes most of them again, so
+/// that others use their blocks. Unmounts at the end.
 pub(super) async fn workload<P: OrderingPolicy>(
     watched: &WatchedUfs,
     policy: P,
@@ -90,9 +90,9 @@ fn extents(ufs: &Ufs) -> BTreeMap<u64, (u8, u32, Class)> {
     files.owners.iter().map(|e| (e.start, (e.frags, e.ino, files.class_of(e)))).collect()
 }
 
-/// Everything that was learned online, request by request, must be on the disk at the end: a second decoder that
-/// reads the final image knows the same extents. Catches a missed pointer, a release too many, and a wrong length of
-/// a file's last block.
+/// Everything that was learned online, request by request, must be on the disk at the end: a second
+/// decoder that reads the final image knows the same extents. Catches a missed pointer, a release
+/// too many, and a wrong length of a file's last block.
 #[test]
 fn what_is_learned_online_is_what_is_on_disk() {
     fn check<P: OrderingPolicy>(policy: P, seed: u64, churn: bool, endian: Endian) {
@@ -120,9 +120,10 @@ fn marked(bytes: &[u8]) -> Option<Class> {
     }
 }
 
-/// Every fragment of file data and of long links carries a mark, so each write can be judged by its contents. Without
-/// removals the counts must agree byte for byte, although most blocks were written before any pointer to them. With
-/// removals, where many blocks were used again, they must agree within a five-hundredth.
+/// Every fragment of file data and of long links carries a mark, so each write can be judged by its
+/// contents. Without removals the counts must agree byte for byte, although most blocks were
+/// written before any pointer to them. With removals, where many blocks were used again, they must
+/// agree within a five-hundredth.
 #[test]
 fn writes_are_counted_as_what_they_turned_out_to_be() {
     fn check<P: OrderingPolicy>(policy: P, seed: u64, churn: bool) {
@@ -151,8 +152,8 @@ fn writes_are_counted_as_what_they_turned_out_to_be() {
         }
         for class in [Class::FileData, Class::Symlink] {
             let (counted, wanted) = (stats.writes[class].bytes, expected[&class]);
-            // With removals, some kinds stay in doubt: a block of zeros, or one whose file was removed, and the block
-            // given to another file, before any inode was written.
+            // With removals, some kinds stay in doubt: a block of zeros, or one whose file was
+            // removed, and the block given to another file, before any inode was written.
             let (less, more) =
                 if churn { (wanted / 500 + 2048, zeros + wanted / 500) } else { (0, 0) };
             let range = wanted - less.min(wanted)..=wanted + more;
@@ -179,8 +180,8 @@ fn counting_is_reproducible() {
     assert_eq!(json(5), json(5));
 }
 
-/// An image that FreeBSD made is read from end to end: every byte must have a name, and the used blocks must be found
-/// with their owners.
+/// An image that FreeBSD made is read from end to end: every byte must have a name, and the used
+/// blocks must be found with their owners.
 #[test]
 fn a_freebsd_image_has_no_unknown_byte() {
     let Some(image) = ordo_testkit::real_input("images/freebsd-ufs2-little-endian.img") else {

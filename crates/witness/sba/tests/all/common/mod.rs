@@ -21,7 +21,8 @@ pub struct Recorded {
     pub trace: Trace,
 }
 
-/// The trace `name` that was recorded over the image `start`; `None`, with a message, where it is absent.
+/// The trace `name` that was recorded over the image `start`; `None`, with a message, where it is
+/// absent.
 pub fn recorded(start: &str, name: &str) -> Option<Recorded> {
     let start = ordo_testkit::real_input(&format!("traces/{start}-start.img"))?;
     let log = ordo_testkit::real_input(&format!("traces/{name}.dmlogwrites"))?;
@@ -167,8 +168,9 @@ pub fn all_is_known(said: &WatchResult, what: &str) {
     assert_eq!(said.orphan_blocks, 0, "{what}: copies without a transaction");
 }
 
-/// Runs a program, and returns its output with its standard error; `None`, with a message, where it is not installed.
-/// The exit status is ignored, since some checkers complain with a status of 1 and go on.
+/// Runs a program, and returns its output with its standard error; `None`, with a message, where it
+/// is not installed. The exit status is ignored, since some checkers complain with a status of 1
+/// and go on.
 pub fn output(program: &str, args: &[&str]) -> Option<String> {
     match Command::new(program).args(args).output() {
         Err(_) => {
@@ -182,8 +184,8 @@ pub fn output(program: &str, args: &[&str]) -> Option<String> {
     }
 }
 
-/// Changes bytes of an image and of a trace's contents by `seed`, and replays it: nothing may panic, and every
-/// request must be covered, which [`watched`] asserts.
+/// Changes bytes of an image and of a trace's contents by `seed`, and replays it: nothing may
+/// panic, and every request must be covered, which [`watched`] asserts.
 pub fn damaged(recorded: &Recorded, seed: u64, interesting: &[(u64, u64)]) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = move |below: u64| {

@@ -35,8 +35,8 @@ use crate::args::Crash;
 
 /// The default for the most states of a program.
 const STATES: usize = 1000;
-/// The default number of states that are judged at once. Nearly all of a state's time is waiting for the kernel's mount
-/// and unmount, not for a processor.
+/// The default number of states that are judged at once. Nearly all of a state's time is waiting
+/// for the kernel's mount and unmount, not for a processor.
 const STANDS: usize = 16;
 /// The most kinds of failures that are shrunk and explained.
 const EXPLAINED_MAX: usize = 4;
@@ -223,8 +223,8 @@ fn say_what_checks_share(args: &Crash) {
     }
 }
 
-/// Handles signals: the first one stops the work, so that mounts and devices are removed in order; a second one
-/// exits.
+/// Handles signals: the first one stops the work, so that mounts and devices are removed in order;
+/// a second one exits.
 fn on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -234,8 +234,8 @@ fn on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Gives the process mounts of its own, which go away with it. Only root can do so, and only for the kernel's file
-/// systems must it be done.
+/// Gives the process mounts of its own, which go away with it. Only root can do so, and only for
+/// the kernel's file systems must it be done.
 fn private_mounts(needed: bool) -> Result<()> {
     match ordo_program::own_mounts() {
         Err(error) if needed => Err(error).context(
@@ -294,8 +294,8 @@ fn job(args: &Crash) -> Job {
     }
 }
 
-/// Records the command on one system, or takes the recording of a search that was stopped; explores it, and explains
-/// failures. `None` if the work was stopped before there was a recording.
+/// Records the command on one system, or takes the recording of a search that was stopped; explores
+/// it, and explains failures. `None` if the work was stopped before there was a recording.
 fn one(
     args: &Crash,
     plan: &RecordingPlan,
@@ -504,7 +504,8 @@ fn parse(file: &Path, text: &str) -> Result<SavedJob> {
     saved.with_context(|| file.display().to_string())
 }
 
-/// Shows what the file of a failure would run, and asks for it. Without a terminal that is an error.
+/// Shows what the file of a failure would run, and asks for it. Without a terminal that is an
+/// error.
 fn ask(file: &Path, saved: &SavedJob) -> Result<()> {
     use std::io::{BufRead, IsTerminal, Write};
     let mut out = std::io::stderr().lock();

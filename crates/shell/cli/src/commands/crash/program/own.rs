@@ -25,8 +25,8 @@ struct Own {
     bytes: u64,
 }
 
-/// The file system with this name, and with a first device of this size if one is given: one of Ordo's, or one of the
-/// kernel's with mount options.
+/// The file system with this name, and with a first device of this size if one is given: one of
+/// Ordo's, or one of the kernel's with mount options.
 ///
 /// # Errors
 /// There is no such file system.

@@ -52,7 +52,8 @@ impl Log {
 }
 
 impl Search {
-    /// Continues a search that was stopped, if that is asked for and there is one, or records the command.
+    /// Continues a search that was stopped, if that is asked for and there is one, or records the
+    /// command.
     pub fn begin(
         args: &Crash,
         plan: &RecordingPlan,

@@ -1,7 +1,9 @@
-//! redb under the power cut: `redb-rounds setup|run|check immediate|none`, in the program's directory.
+//! redb under the power cut: `redb-rounds setup|run|check immediate|none`, in the program's
+//! directory.
 //!
-//! Its documentation says that a commit with `Durability::Immediate` is on the disk when it has returned, and that one
-//! with `Durability::None` may be lost, together with those after it, until the next one that is immediate.
+//! Its documentation says that a commit with `Durability::Immediate` is on the disk when it has
+//! returned, and that one with `Durability::None` may be lost, together with those after it, until
+//! the next one that is immediate.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
