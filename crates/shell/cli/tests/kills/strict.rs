@@ -288,7 +288,13 @@ impl StrictProgram {
         fs::create_dir_all(self.at(&self.dir))?;
         rustix::fs::syncfs(File::open(&self.root)?)?;
         for path in self.ledger.names_in(&self.dir) {
+            let found = fs::symlink_metadata(self.at(&path));
             match Facts::of(&self.at(&path))? {
+                // A crash has left two names of one file: a change under one is a change under
+                // both.
+                Some(_) if found.is_ok_and(|found| found.nlink() > 1) => {
+                    self.ledger.add("two names:", &path, State::Any);
+                }
                 Some(facts) => self.keep(path, facts),
                 None => self.ledger.settle(&path, State::Absent),
             }
