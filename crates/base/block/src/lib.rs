@@ -35,6 +35,7 @@ pub mod pieces;
 pub mod ram;
 pub mod read_around;
 pub mod snapshot;
+pub mod spill;
 pub mod tap;
 pub mod volatile;
 

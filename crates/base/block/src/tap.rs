@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ordo_runtime::{Runtime, Time};
 
+use crate::spill::Spill;
 use crate::{BlockDevice, BlockError, Geometry, IoBuf, IoList, Operation, WriteFlags};
 
 /// A request when it is sent to the device.
@@ -247,6 +248,8 @@ pub enum KeptData {
     Copied(Arc<[u8]>),
     /// The buffer of the request itself.
     Shared(Arc<IoBuf>),
+    /// Bytes in a file.
+    Filed(Bytes),
 }
 
 impl KeptData {
@@ -258,7 +261,10 @@ impl KeptData {
 
     /// The same bytes, which are not copied.
     pub fn bytes(&self) -> Bytes {
-        Bytes::from_owner(self.clone())
+        match self {
+            KeptData::Filed(bytes) => bytes.clone(),
+            _ => Bytes::from_owner(self.clone()),
+        }
     }
 }
 
@@ -274,6 +280,7 @@ impl Deref for KeptData {
         match self {
             KeptData::Copied(bytes) => bytes,
             KeptData::Shared(buf) => buf,
+            KeptData::Filed(bytes) => bytes,
         }
     }
 }
@@ -326,6 +333,8 @@ pub struct RecordEnd {
 pub struct Recorder {
     /// Whether the data of writes are kept, and whether those of reads are.
     contents: (bool, bool),
+    /// The store of contents; without one, all are kept in memory.
+    spill: Option<Arc<Spill>>,
     /// The number of records that are kept.
     most: usize,
     records: RefCell<VecDeque<Record>>,
@@ -336,23 +345,24 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder of every request. `contents`: it keeps their data.
     pub fn new(contents: bool) -> Rc<Recorder> {
-        Recorder::keeping((contents, contents))
+        Recorder::keeping((contents, contents), None)
     }
 
-    /// A recorder of every request, which keeps the data of writes only.
-    pub fn of_writes() -> Rc<Recorder> {
-        Recorder::keeping((true, false))
+    /// A recorder of every request, which keeps the data of writes only, with `spill` if there is
+    /// one.
+    pub fn of_writes(spill: Option<Arc<Spill>>) -> Rc<Recorder> {
+        Recorder::keeping((true, false), spill)
     }
 
-    fn keeping(contents: (bool, bool)) -> Rc<Recorder> {
+    fn keeping(contents: (bool, bool), spill: Option<Arc<Spill>>) -> Rc<Recorder> {
         let (most, records, first) = (usize::MAX, RefCell::default(), Cell::new(0));
-        Rc::new(Recorder { contents, most, records, first })
+        Rc::new(Recorder { contents, spill, most, records, first })
     }
 
     /// A recorder that keeps the last `most` requests, without contents.
     pub fn last(most: usize) -> Rc<Recorder> {
         let (contents, records, first) = ((false, false), RefCell::default(), Cell::new(0));
-        Rc::new(Recorder { contents, most, records, first })
+        Rc::new(Recorder { contents, spill: None, most, records, first })
     }
 
     /// Takes the records so far. Requests still under way appear as interrupted.
@@ -365,10 +375,14 @@ impl Recorder {
         look(self.records.borrow_mut().make_contiguous())
     }
 
-    fn keep(data: &[u8], shared: Option<&Arc<IoBuf>>) -> KeptData {
+    fn keep(&self, data: &[u8], shared: Option<&Arc<IoBuf>>) -> KeptData {
         // A buffer that takes much more memory than its bytes is better copied.
         let is_tight = |buf: &&Arc<IoBuf>| buf.memory_bytes() < 2 * buf.len();
-        KeptData::of(data, shared.filter(is_tight))
+        let shared = shared.filter(is_tight);
+        match &self.spill {
+            Some(spill) => spill.keep(data, shared),
+            None => KeptData::of(data, shared),
+        }
     }
 }
 
@@ -385,7 +399,7 @@ impl TapSink for Recorder {
             offset: r.offset,
             len: r.len,
             flags: r.flags,
-            data: r.data.filter(|_| self.contents.0).map(|data| Self::keep(data, r.shared)),
+            data: r.data.filter(|_| self.contents.0).map(|data| self.keep(data, r.shared)),
             issued: r.at,
             issue_epoch: r.epoch,
             end: None,
@@ -400,7 +414,7 @@ impl TapSink for Recorder {
         };
         record.end = Some(RecordEnd { order: r.order, at: r.at, epoch: r.epoch, result: r.result });
         if let Some(data) = r.data.filter(|_| self.contents.1) {
-            record.data = Some(Self::keep(data, None));
+            record.data = Some(self.keep(data, None));
         }
     }
 }

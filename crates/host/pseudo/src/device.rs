@@ -6,11 +6,13 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::model::{Model, Modeled, catalog};
 use ordo_block::ram::RamDisk;
+use ordo_block::spill::Spill;
 use ordo_block::tap::{Issued, Recorder, Tap, TapSink};
 use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags};
 use ordo_runtime::sync::Notify;
@@ -30,6 +32,8 @@ const EIO: i32 = 5;
 pub enum Transport {
     /// In memory: this many bytes, all zero.
     Memory(u64),
+    /// In a file without a name in the folder for temporary files: this many bytes, all zero.
+    Temporary(u64),
     /// In an image file, or on another device.
     Path(PathBuf),
 }
@@ -174,6 +178,9 @@ pub struct DeviceSetup {
     pub place: Transport,
     /// The part of the requests that is kept.
     pub keep: KeepRequests,
+    /// The store of the contents, where only those of writes are kept; without one, all are kept in
+    /// memory.
+    pub spill: Option<Arc<Spill>>,
     /// Whether all contents before the recording are kept.
     pub keep_start: bool,
     /// The observer, if any.
@@ -203,6 +210,7 @@ impl DeviceSetup {
         DeviceSetup {
             place,
             keep,
+            spill: None,
             keep_start: false,
             observer: None,
             io_uring: true,
@@ -363,6 +371,7 @@ impl Core {
     pub(crate) fn new(runtime: &Runtime, setup: DeviceSetup) -> Result<Core, String> {
         let storage = match &setup.place {
             Transport::Memory(bytes) => Storage::Memory(Rc::new(RamDisk::new(*bytes))),
+            Transport::Temporary(bytes) => Storage::temporary(*bytes).map_err(|e| e.to_string())?,
             Transport::Path(path) => {
                 let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
                 let disk = FileDisk::open(runtime, path, FileAccess::ReadWrite);
@@ -371,7 +380,7 @@ impl Core {
         };
         let recorder = match setup.keep {
             KeepRequests::Contents => Recorder::new(true),
-            KeepRequests::Writes => Recorder::of_writes(),
+            KeepRequests::Writes => Recorder::of_writes(setup.spill.clone()),
             KeepRequests::Requests => Recorder::new(false),
             KeepRequests::Last(most) => Recorder::last(most),
         };

@@ -7,13 +7,17 @@ use std::rc::Rc;
 
 use ordo_block::file::FileDisk;
 use ordo_block::ram::RamDisk;
-use ordo_block::{BlockDevice, BlockError, Geometry, IoBuf, IoList, WriteFlags};
+use ordo_block::{BlockDevice, BlockError, Fault, Geometry, IoBuf, IoList, Operation, WriteFlags};
 
 /// The largest piece in which zeros are written, in bytes.
 const ZEROS: u64 = 1 << 20;
+/// The error of a request for which the host gives no other.
+const EIO: i32 = 5;
 
 pub(crate) enum Storage {
     Memory(Rc<RamDisk>),
+    /// A file without a name, which nobody else has.
+    Temporary(Rc<File>, Geometry),
     /// A file, with a second handle to read the contents without a request.
     Path(FileDisk, Rc<File>),
 }
@@ -83,11 +87,27 @@ impl DeviceContents {
 }
 
 impl Storage {
+    /// `bytes` zero bytes in a file without a name in the folder for temporary files.
+    pub(crate) fn temporary(bytes: u64) -> io::Result<Storage> {
+        let geometry = RamDisk::new(bytes).geometry();
+        let file = tempfile::tempfile()?;
+        file.set_len(geometry.bytes)?;
+        Ok(Storage::Temporary(Rc::new(file), geometry))
+    }
+
     pub(crate) fn held(&self) -> Held {
         match self {
             Storage::Memory(ram) => Held::Memory(ram.clone()),
-            Storage::Path(_, file) => Held::Path(file.clone()),
+            Storage::Temporary(file, _) | Storage::Path(_, file) => Held::Path(file.clone()),
         }
+    }
+}
+
+/// The error of a request that the host's file system refused.
+fn failed((op, offset, len): (Operation, u64, usize)) -> impl Fn(io::Error) -> BlockError {
+    move |error| {
+        let fault = Fault::Io(error.raw_os_error().unwrap_or(EIO));
+        BlockError { op, offset, len, fault }
     }
 }
 
@@ -95,6 +115,7 @@ impl BlockDevice for Storage {
     fn geometry(&self) -> Geometry {
         match self {
             Storage::Memory(ram) => ram.geometry(),
+            Storage::Temporary(_, geometry) => *geometry,
             Storage::Path(disk, _) => disk.geometry(),
         }
     }
@@ -102,6 +123,12 @@ impl BlockDevice for Storage {
     async fn read(&self, offset: u64, len: usize) -> Result<IoBuf, BlockError> {
         match self {
             Storage::Memory(ram) => ram.read(offset, len).await,
+            Storage::Temporary(file, geometry) => {
+                geometry.check(Operation::Read, offset, len)?;
+                let mut buf = IoBuf::scratch(len);
+                let read = file.read_exact_at(&mut buf, offset);
+                read.map(|()| buf).map_err(failed((Operation::Read, offset, len)))
+            }
             Storage::Path(disk, _) => disk.read(offset, len).await,
         }
     }
@@ -109,6 +136,11 @@ impl BlockDevice for Storage {
     async fn write(&self, offset: u64, data: IoBuf, flags: WriteFlags) -> Result<(), BlockError> {
         match self {
             Storage::Memory(ram) => ram.write(offset, data, flags).await,
+            Storage::Temporary(file, geometry) => {
+                geometry.check(Operation::Write, offset, data.len())?;
+                let wrote = file.write_all_at(&data, offset);
+                wrote.map_err(failed((Operation::Write, offset, data.len())))
+            }
             Storage::Path(disk, _) => disk.write(offset, data, flags).await,
         }
     }
@@ -121,6 +153,16 @@ impl BlockDevice for Storage {
     ) -> Result<(), BlockError> {
         match self {
             Storage::Memory(ram) => ram.write_list(offset, data, flags).await,
+            Storage::Temporary(file, geometry) => {
+                geometry.check(Operation::Write, offset, data.len())?;
+                let mut at = offset;
+                for piece in data.pieces() {
+                    let wrote = file.write_all_at(piece, at);
+                    wrote.map_err(failed((Operation::Write, at, piece.len())))?;
+                    at += piece.len() as u64;
+                }
+                Ok(())
+            }
             Storage::Path(disk, _) => disk.write_list(offset, data, flags).await,
         }
     }
@@ -128,6 +170,7 @@ impl BlockDevice for Storage {
     async fn flush(&self) -> Result<(), BlockError> {
         match self {
             Storage::Memory(ram) => ram.flush().await,
+            Storage::Temporary(..) => Ok(()),
             Storage::Path(disk, _) => disk.flush().await,
         }
     }

@@ -75,7 +75,7 @@ pub use explore::{ExploreEvent, Job, JobCounts, JobFinding, JobOutcome, explore}
 pub use record::{Recorded, RecordingPlan, record};
 pub use saved::RepeatedFailure;
 pub use sys::own_mounts;
-pub use system::ProgramSystem;
+pub use system::{InFiles, ProgramSystem};
 
 /// The reason why a program cannot be crashed.
 #[derive(Debug, thiserror::Error)]

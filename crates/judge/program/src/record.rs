@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ordo_block::spill::Spill;
 use ordo_crash::run::Event;
 use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
@@ -64,6 +65,9 @@ pub struct RecordingPlan {
     pub until_timeout: bool,
     /// The fault model of the disk.
     pub model: CrashModel,
+    /// The most bytes of written contents that are kept in memory. What is more goes to a file in
+    /// the folder for temporary files.
+    pub memory: u64,
     /// The user's directory: `$ORDO_ORIGIN`.
     pub origin: PathBuf,
 }
@@ -124,7 +128,8 @@ pub struct Recorded {
 pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
     let lax = Arc::new(AtomicBool::new(true));
     let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone(), tables: None };
-    let (setups, seen) = watched(&plan.system.devices(), &wanted);
+    let spill = Spill::new(plan.memory);
+    let (setups, seen) = watched(&plan.system, &wanted, Some(&spill));
     let devices = RecordedDevices::new(&plan.system, setups)?;
     let folder =
         Folder::new("ordo-program-").map_err(ProgramError::io("a directory to mount on"))?;
@@ -139,6 +144,10 @@ pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, Progr
     lax.store(true, Ordering::Relaxed);
     drop(mounted);
     let recordings = devices.finish()?;
+    if let Some(error) = spill.error() {
+        let what = format!("keeping the recording in a file in {}", std::env::temp_dir().display());
+        return Err(ProgramError::Io { what, error });
+    }
     let requests = Requests::of(&recordings, seen);
     Ok(ran.recorded(plan, recordings, requests))
 }

@@ -122,7 +122,7 @@ fn recorded(
         Arc::new(if system.is_btrfs() { btrfs::renamed(&base, NUMBER + *turn) } else { base })
     };
     let bases: Vec<Arc<Base>> = disk.start.iter().enumerate().map(with).collect();
-    let (setups, seen) = watched(&system.devices(), &Wanted { rows: true, ..Wanted::default() });
+    let (setups, seen) = watched(system, &Wanted { rows: true, ..Wanted::default() }, None);
     let recordings = match system.own() {
         Some(own) => own::record_recovery(&**own, &bases, setups)?,
         None => kernel_recovery(bench, &bases, setups)?,

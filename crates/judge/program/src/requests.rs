@@ -5,29 +5,40 @@ use std::time::Instant;
 
 use ordo_annotate::BlockRow;
 use ordo_annotate::rows::Known;
+use ordo_block::spill::Spill;
 use ordo_crash::base::Base;
 use ordo_crash::recording::HistoryRecorder;
 use ordo_crash::run::{DiskRun, Event, Write};
 use ordo_crash::{CrashModel, Run};
 use ordo_live::Wanted;
 use ordo_live::watching::{Into as SeenInto, take, watching};
-use ordo_pseudo::{DeviceSetup, KeepRequests, Recording};
+use ordo_pseudo::{DeviceSetup, KeepRequests, Recording, Transport};
 use ordo_runtime::Time;
 use ordo_vfs::Ino;
 
 use crate::record::{Meaning, WORK};
+use crate::system::ProgramSystem;
 
-/// Setups of devices in memory of these sizes, and the places where their watchers put what they
-/// see.
-pub(crate) fn watched(sizes: &[u64], wanted: &Wanted) -> (Vec<DeviceSetup>, Vec<SeenInto>) {
+/// Setups of the devices of a file system, and the places where their watchers put what they see.
+/// `spill` keeps the contents of writes.
+pub(crate) fn watched(
+    system: &ProgramSystem,
+    wanted: &Wanted,
+    spill: Option<&Arc<Spill>>,
+) -> (Vec<DeviceSetup>, Vec<SeenInto>) {
     let one = |bytes: &u64| {
         let seen = SeenInto::default();
         let observer = Some(watching(wanted.clone(), Arc::clone(&seen)));
         // What the program reads makes no state.
         let keep = KeepRequests::Writes;
-        (DeviceSetup { observer, keep, ..DeviceSetup::in_memory(*bytes) }, seen)
+        let place = match system.in_files().recording {
+            true => Transport::Temporary(*bytes),
+            false => Transport::Memory(*bytes),
+        };
+        let setup = DeviceSetup { place, ..DeviceSetup::in_memory(*bytes) };
+        (DeviceSetup { observer, keep, spill: spill.cloned(), ..setup }, seen)
     };
-    sizes.iter().map(one).unzip()
+    system.devices().iter().map(one).unzip()
 }
 
 /// A run of these disks: for each its contents before the first request, and its writes. The

@@ -102,7 +102,7 @@ impl Drop for Stand {
     }
 }
 
-/// Files in memory under loop devices, for a file system of the kernel's.
+/// Files without names under loop devices, for a file system of the kernel's.
 struct LoopDevices {
     system: ProgramSystem,
     /// For each device, the file and the loop device.
@@ -113,14 +113,21 @@ struct LoopDevices {
     number: u32,
 }
 
+/// An empty file without a name, in memory or in the folder for temporary files.
+fn contents(system: &ProgramSystem) -> io::Result<File> {
+    if system.in_files().states {
+        return tempfile::tempfile();
+    }
+    let flags = rustix::fs::MemfdFlags::CLOEXEC;
+    Ok(rustix::fs::memfd_create("ordo-state", flags)?.into())
+}
+
 impl LoopDevices {
     fn new(system: &ProgramSystem, number: u32) -> Result<LoopDevices, ProgramError> {
         let (mut files, mut paths) = (Vec::new(), Vec::new());
         for bytes in system.devices() {
-            let flags = rustix::fs::MemfdFlags::CLOEXEC;
-            let memory = rustix::fs::memfd_create("ordo-state", flags).map_err(io::Error::from);
-            let memory = File::from(memory.map_err(ProgramError::io("a file in memory"))?);
-            memory.set_len(bytes).map_err(ProgramError::io("a file in memory"))?;
+            let memory = contents(system).and_then(|file| file.set_len(bytes).map(|()| file));
+            let memory = memory.map_err(ProgramError::io("a file for a state's contents"))?;
             let (path, device) = ordo_fuse::loopdev::over(&memory, Path::new(""))
                 .map_err(ProgramError::io("a loop device (the kernel's file systems need root)"))?;
             files.push((memory, device));

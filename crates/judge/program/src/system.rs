@@ -27,6 +27,19 @@ pub struct ProgramSystem {
     /// The devices besides the first, for which options ask.
     #[serde(skip)]
     more: MoreDevices,
+    /// Which of its devices are in files in the folder for temporary files, and not in memory.
+    #[serde(skip)]
+    in_files: InFiles,
+}
+
+/// The devices that are in files without names, and not in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFiles {
+    /// Those of a recording.
+    pub recording: bool,
+    /// Those of the states of the kernel's file systems. A flush of theirs waits for the disk of
+    /// the folder for temporary files.
+    pub states: bool,
 }
 
 /// A file system of this process. Whether two are the same is told by their names and sizes.
@@ -104,7 +117,15 @@ impl ProgramSystem {
             more = MoreDevices::asked(kind, option)?.unwrap_or(more);
         }
         let (kind, bytes) = (kind.to_owned(), known.bytes);
-        Ok(ProgramSystem { kind, options, mkfs: Vec::new(), bytes, own: None, more })
+        Ok(ProgramSystem {
+            kind,
+            options,
+            mkfs: Vec::new(),
+            bytes,
+            own: None,
+            more,
+            in_files: InFiles::default(),
+        })
     }
 
     /// Whether a text begins with the name of one of these file systems, whatever options it has.
@@ -131,7 +152,20 @@ impl ProgramSystem {
             bytes,
             own,
             more: MoreDevices::None,
+            in_files: InFiles::default(),
         }
+    }
+
+    /// The file system with these devices in files in the folder for temporary files. The states of
+    /// those of this process are in memory all the same.
+    #[must_use]
+    pub fn with_devices_in_files(self, in_files: InFiles) -> ProgramSystem {
+        ProgramSystem { in_files, ..self }
+    }
+
+    /// The devices that are in files in the folder for temporary files.
+    pub(crate) fn in_files(&self) -> InFiles {
+        self.in_files
     }
 
     /// The file system, if it is one of this process.
@@ -145,7 +179,7 @@ impl ProgramSystem {
     }
 
     /// The sizes of its devices in bytes.
-    pub(crate) fn devices(&self) -> Vec<u64> {
+    pub fn devices(&self) -> Vec<u64> {
         self.own().map_or_else(|| self.more.sizes(self.bytes), |own| own.devices())
     }
 

@@ -374,7 +374,7 @@ impl Run {
 /// The name of a device, for the folder of its recordings.
 pub(super) fn name_of(place: &Transport) -> String {
     match place {
-        Transport::Memory(_) => "memory".to_owned(),
+        Transport::Memory(_) | Transport::Temporary(_) => "memory".to_owned(),
         Transport::Path(path) => {
             path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
         }

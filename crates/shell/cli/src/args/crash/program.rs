@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ordo_crash::space::Manner;
+use ordo_report::number::parse_bytes;
 
 /// Arguments for `ordo crash -- COMMAND` only.
 #[derive(Args, Debug)]
@@ -42,6 +43,11 @@ pub struct ProgramArgs {
     /// which commits names meanwhile; 0 means no other program.
     #[arg(long, value_name = "MS", default_value_t = 50, requires = "command")]
     pub neighbour: u64,
+    /// The most memory for what the command writes: half of it for contents, and half for the
+    /// devices of states [default: 64m for contents, a quarter of the machine's memory for states].
+    /// What is more goes to files without names in $TMPDIR.
+    #[arg(long, value_name = "BYTES", requires = "command", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
     /// Time limit of a check, in seconds.
     #[arg(
         long = "check-timeout",

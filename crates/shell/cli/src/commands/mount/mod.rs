@@ -8,7 +8,7 @@
 
 pub mod helper;
 mod options;
-mod pressure;
+pub(crate) mod pressure;
 mod recover;
 mod remount;
 mod serve;

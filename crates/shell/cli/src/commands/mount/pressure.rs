@@ -156,6 +156,14 @@ impl Signs {
     }
 }
 
+/// The memory of a machine in bytes, or of this process's control group if that has less. `None`
+/// if it is not known.
+pub(crate) fn memory(root: &Path) -> Option<u64> {
+    let groups = groups(root);
+    let limits = groups.iter().filter_map(|group| Capacity::of_group(group));
+    limits.chain(Capacity::of_machine(root)).map(|memory| memory.all).min()
+}
+
 /// Memory in bytes: all of a machine or of a group's limit, and how much of it can be had without
 /// taking it from a program.
 struct Capacity {

@@ -19,7 +19,7 @@ use ordo_program::explore::Wrong;
 use ordo_program::record::Recorded;
 use ordo_program::saved::SavedJob;
 use ordo_program::{
-    Check, Explained, Explanation, ExploreEvent, Job, JobCounts, JobOutcome, ProgramSystem,
+    Check, Explained, Explanation, ExploreEvent, InFiles, Job, JobCounts, JobOutcome, ProgramSystem,
     RecordingPlan, RepeatedFailure,
 };
 use ordo_report::json;
@@ -32,6 +32,7 @@ use self::reasons::NotJudged;
 use self::search::Search;
 use super::{CrashStatus, failure_file, show_text, write_whole};
 use crate::args::Crash;
+use crate::commands::mount::pressure;
 
 /// The default for the most states of a program.
 const STATES: usize = 1000;
@@ -260,7 +261,36 @@ fn system(args: &Crash, name: &str) -> Result<ProgramSystem> {
     }
     let mkfs = args.program.mkfs.as_deref().unwrap_or_default();
     let mkfs = mkfs.split_whitespace().map(str::to_owned).collect();
-    Ok(own::system(&with, args.size)?.with_mkfs(mkfs)?)
+    let system = own::system(&with, args.size)?.with_mkfs(mkfs)?;
+    let devices: u64 = system.devices().iter().sum();
+    let of_states = devices.saturating_mul(stands(args) as u64);
+    let in_files = InFiles {
+        recording: devices > memory_of_contents(args),
+        states: of_states > memory_of_states(args),
+    };
+    Ok(system.with_devices_in_files(in_files))
+}
+
+/// The number of states that are judged at once.
+fn stands(args: &Crash) -> usize {
+    if args.threads == 0 { STANDS } else { args.threads }
+}
+
+/// The memory of a machine that does not say how much it has, in bytes.
+const MEMORY: u64 = 4 << 30;
+/// The most memory for the contents of writes unless `--memory` says otherwise, in bytes: more
+/// brings little, since a file that was just written is read from the host's cache.
+const CONTENTS: u64 = 64 << 20;
+
+/// The most memory for the contents of writes, and for the devices of a recording, in bytes.
+fn memory_of_contents(args: &Crash) -> u64 {
+    args.program.memory.map_or(CONTENTS, |memory| memory / 2)
+}
+
+/// The most memory for the devices of states, in bytes.
+fn memory_of_states(args: &Crash) -> u64 {
+    let quarter = || pressure::memory(Path::new("/")).unwrap_or(MEMORY) / 4;
+    args.program.memory.map_or_else(quarter, |memory| memory / 2)
 }
 
 fn plan(args: &Crash, system: &ProgramSystem, model: CrashModel, origin: &Path) -> RecordingPlan {
@@ -275,6 +305,7 @@ fn plan(args: &Crash, system: &ProgramSystem, model: CrashModel, origin: &Path) 
         timeout: args.program.timeout.map(Duration::from_secs),
         until_timeout: args.program.until_timeout,
         model,
+        memory: memory_of_contents(args),
         origin: origin.to_owned(),
     }
 }
@@ -287,7 +318,7 @@ fn job(args: &Crash) -> Job {
         shard: args.shard,
         rules: args.rule.clone(),
         manners: args.program.only.clone(),
-        stands: if args.threads == 0 { STANDS } else { args.threads },
+        stands: stands(args),
         recovery_every: args.recovery_every,
         recovery_depth: args.recovery_depth,
         ..Job::default()
