@@ -21,7 +21,9 @@ mod programs;
 #[path = "kills/strict.rs"]
 mod strict;
 
-use std::path::Path;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -113,16 +115,19 @@ impl Victim<'_> {
         if self.disk.ordering != "none" && !wrong.is_empty() {
             return Err(format!("before anything is done: {}", wrong.join("\n")));
         }
+        // The server's mount is taken from its directory when it has been killed. By the handle, a
+        // program that is still at work meets the dead mount, and not the directory below it.
+        let top = File::open(self.disk.dir()).map_err(|e| e.to_string())?;
+        let root = PathBuf::from(format!("/proc/self/fd/{}", top.as_raw_fd()));
         let before = self.record.syncs();
         let programs = (0..2 + self.dice.below(2)).map(|number| {
             let seed = self.dice.next();
-            let program = Program::new(&self.disk.dir(), number, &self.record, seed);
+            let program = Program::new(&root, number, &self.record, seed);
             std::thread::spawn(move || program.run())
         });
         let mut programs: Vec<_> = programs.collect();
         let strict = (0..1 + self.dice.below(3)).map(|number| {
-            let program =
-                StrictProgram::new(&self.disk.dir(), number, &self.ledger, self.dice.next());
+            let program = StrictProgram::new(&root, number, &self.ledger, self.dice.next());
             std::thread::spawn(move || program.run())
         });
         programs.extend(strict);
@@ -132,6 +137,7 @@ impl Victim<'_> {
         for program in programs {
             program.join().map_err(|_| "a program panicked".to_owned())?;
         }
+        drop(top);
         Ok(self.record.syncs() - before)
     }
 
