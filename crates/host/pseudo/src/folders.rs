@@ -35,6 +35,9 @@ const OWN_MOUNT: &str = "ordo-program";
 /// The number of times that a folder is made again because a cleanup has taken it for a dead one.
 const TRIES: u32 = 16;
 
+/// The folder of this process, if it has one now.
+static OF_PROCESS: Mutex<Weak<RunFolder>> = Mutex::new(Weak::new());
+
 /// The folder of this process. It is removed with the last folder in it.
 #[derive(Debug)]
 struct RunFolder {
@@ -45,8 +48,7 @@ struct RunFolder {
 impl RunFolder {
     /// The folder of this process, made anew if there is none.
     fn of_process() -> io::Result<Arc<RunFolder>> {
-        static NOW: Mutex<Weak<RunFolder>> = Mutex::new(Weak::new());
-        let mut now = NOW.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(run) = now.upgrade() {
             return Ok(run);
         }
@@ -114,6 +116,17 @@ impl Folder {
     pub(crate) fn of_process(&self) -> &Path {
         &self.run.path
     }
+}
+
+/// Unmounts everything in this process's folder, and removes the folder. Only for a process that is
+/// about to end: its other threads may be using both.
+pub fn remove_own() {
+    let now = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(run) = now.upgrade() else { return };
+    for (dir, _) in mounts_below(&run.path).unwrap_or_default().into_iter().rev() {
+        let _ = rustix::mount::unmount(&dir, UnmountFlags::DETACH);
+    }
+    let _ = fs::remove_dir_all(&run.path);
 }
 
 /// The folder of a process that has ended without removing it.

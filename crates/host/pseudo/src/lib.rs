@@ -46,7 +46,9 @@ pub use device::{
     Before, DeviceSetup, IsUrgent, KeepRequests, MakeObserver, Observer, RecordedDisk, Recording,
     RequestDecision, Transport,
 };
-pub use folders::{Folder, Leftover, drop_mounts_of_others, leftovers, remove_leftovers};
+pub use folders::{
+    Folder, Leftover, drop_mounts_of_others, leftovers, remove_leftovers, remove_own,
+};
 pub use marks::LinePipe;
 pub use session::{PseudoError, Session};
 pub use storage::DeviceContents;

@@ -35,7 +35,8 @@ pub fn on_each(mut act: impl FnMut() + Send + 'static) -> Result<()> {
 type LastAct = Box<dyn FnOnce() + Send>;
 
 /// The last thing that is done when a signal ends this process, until this is dropped. A thread of
-/// its own does it, so the work of the command need not look for signals.
+/// its own does it, so the work of the command need not look for signals. Mounts and temporary
+/// folders are taken down after it.
 pub struct OnInterrupt(Arc<Mutex<Option<LastAct>>>);
 
 impl OnInterrupt {
@@ -52,6 +53,7 @@ impl OnInterrupt {
                 && let Some(act) = act.take()
             {
                 act();
+                ordo_pseudo::remove_own();
                 std::process::exit(INTERRUPTED.into());
             }
         })?;

@@ -33,40 +33,91 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Interrupts a command after each of these times until some of its runs have ended: those are
+/// shown, and `shown` is among them.
+fn some_runs_are_shown(args: &[&str], seconds: [u64; 3], shown: &str) {
+    for seconds in seconds {
+        let mut child = start(args);
+        std::thread::sleep(Duration::from_secs(seconds));
+        let (status, out, errors) = interrupt(&mut child, "-INT");
+        assert_eq!(status.code(), Some(130), "{out}{errors}");
+        if errors.contains("runs are shown") {
+            assert!(out.contains(shown), "{out}");
+            return;
+        }
+    }
+    panic!("no run of {args:?} ended in {seconds:?} seconds");
+}
+
 /// A comparison of which two runs take a moment and the others much longer.
 #[test]
 fn finished_runs_of_a_comparison_are_shown() {
     let work = ["create-delete:files=100", "micro", "postmark", "sdet-like", "tpcb"];
     let mut all = vec!["compare", "--quiet", "-f", "ffs-none,ffs-sync"];
     all.extend(work.iter().flat_map(|work| ["-w", work]));
-    for seconds in [1, 3, 10] {
-        let mut child = start(&all);
-        std::thread::sleep(Duration::from_secs(seconds));
-        let (status, out, errors) = interrupt(&mut child, "-INT");
-        assert_eq!(status.code(), Some(130), "{out}{errors}");
-        if errors.contains("of 10 runs are shown") {
-            assert!(out.contains("ffs-none"), "{out}");
-            return;
-        }
-    }
-    panic!("no run of the small work ended in ten seconds");
+    some_runs_are_shown(&all, [1, 3, 10], "ffs-none");
 }
 
 /// A search for crash states: the runs that have ended are shown.
 #[test]
 fn finished_runs_of_a_search_are_shown() {
     let all = ["crash", "--quiet", "--fs", "ffs-none,lfs", "--runs", "500", "--states", "50"];
-    for seconds in [2, 10, 30] {
-        let mut child = start(&all);
-        std::thread::sleep(Duration::from_secs(seconds));
-        let (status, out, errors) = interrupt(&mut child, "-INT");
-        assert_eq!(status.code(), Some(130), "{out}{errors}");
-        if errors.contains("runs are shown") {
-            assert!(out.contains("ffs-none"), "{out}");
-            return;
+    some_runs_are_shown(&all, [2, 10, 30], "ffs-none");
+}
+
+/// A search in a file system of the kernel's: its mounts and its folder are gone.
+#[test]
+fn a_search_in_a_kernels_file_system_leaves_no_mount() {
+    let before = mounted();
+    let mut child = start(&["crash", "--fs", "ext4", "--runs", "50", "--states", "3000"]);
+    let begun = Instant::now();
+    while !mounted().difference(&before).any(|dir| dir.contains("/ordo-live-")) {
+        if child.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            return ordo_testkit::skip("no loop device");
         }
+        std::thread::sleep(Duration::from_millis(20));
     }
-    panic!("no run ended in half a minute");
+    let run = mounted().difference(&before).find_map(|dir| {
+        let (folder, _) = dir.split_once("/ordo-live-")?;
+        Some(std::path::PathBuf::from(folder))
+    });
+    let (status, out, errors) = interrupt(&mut child, "-TERM");
+    assert_eq!(status.code(), Some(130), "{out}{errors}");
+    let run = run.expect("a mount in the command's folder");
+    assert!(!run.exists(), "{} stays", run.display());
+    until("its mounts are gone", || {
+        mounted().iter().all(|dir| !std::path::Path::new(dir).starts_with(&run))
+    });
+}
+
+/// A disk that is served to a client that asks for much and reads nothing: each signal ends it.
+#[test]
+fn a_client_that_does_not_read_does_not_hold_up_the_end() {
+    use std::io::Write;
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (socket, trace) = (at("socket"), at("trace"));
+        let serve = ["trace", "serve", "--size", "64m", "--socket", &socket, "-o", &trace, "--"];
+        let mut child = start(&[&serve[..], &["sleep", "600"]].concat());
+        until("the socket is there", || std::path::Path::new(&socket).exists());
+        let mut client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        client.read_exact(&mut [0; 18]).unwrap();
+        // Flags; NBD_OPT_EXPORT_NAME of the export without a name; the export's size and flags.
+        client.write_all(&3u32.to_be_bytes()).unwrap();
+        client.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+        client.read_exact(&mut [0; 10]).unwrap();
+        // Eight NBD_CMD_READ of 8 MiB each.
+        let read = b"\x25\x60\x95\x13\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\x80\0\0";
+        (0..8).for_each(|_| client.write_all(read).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        let (status, out, errors) = interrupt(&mut child, signal);
+        assert_eq!(status.code(), Some(code), "{out}{errors}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "it took {:?}", begun.elapsed());
+        drop(client);
+    }
 }
 
 /// A run in a directory of the host.

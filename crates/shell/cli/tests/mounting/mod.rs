@@ -199,7 +199,16 @@ impl Disk {
     /// Unmounts in the ordinary way. The image is clean then, and free.
     pub fn umount(&self) {
         let server = self.find_server();
-        let out = run("timeout", &["60", "umount", self.dir().to_str().unwrap()]);
+        let umount = || run("timeout", &["60", "umount", self.dir().to_str().unwrap()]);
+        let mut out = umount();
+        // A process that another thread starts has this one's open files until it is executed.
+        for _ in 0..100 {
+            if out.status.success() || !text(&out).contains("busy") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            out = umount();
+        }
         assert!(out.status.success(), "{}: {}", self.ordering, text(&out));
         // The server may hold the image for a moment longer.
         server.into_iter().for_each(wait_until_gone);
