@@ -46,6 +46,10 @@ impl<L: Layout> Ufs<L> {
 
     /// Cuts a file from its end on, until what is left above `size` has no more blocks than one
     /// operation may free, or until it cannot be cut further. Takes no lock.
+    ///
+    /// Each step ends at the end of a block. One that ended inside would put zeros over the rest of
+    /// that block, maybe on disk before the file's removal, and a crash would bring back the file
+    /// with a hole in its contents.
     pub(crate) async fn cut_in_steps(
         &self,
         ip: &Rc<LayoutInode<L>>,
@@ -60,7 +64,8 @@ impl<L: Layout> Ufs<L> {
         while has(ip) > most && ip.size().saturating_sub(size) > step {
             let _pinned = self.pin([&**ip]).await?;
             let mut op = self.begin(kind).await?;
-            let cut = self.layout().truncate(&mut op, ip, ip.size() - step).await;
+            let end = (ip.size() - step).next_multiple_of(block);
+            let cut = self.layout().truncate(&mut op, ip, end).await;
             op.end().await.map_err(io_error)?;
             // A cut that ends in a hole needs a block there, and the device may have no space for
             // it.
