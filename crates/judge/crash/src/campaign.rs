@@ -47,6 +47,10 @@ pub struct CampaignPlan {
     /// The cache.
     #[serde(flatten)]
     pub cache: CachePlan,
+    /// The bytes that the disk never tears, if they were asked for. Only the kernel's file systems
+    /// are judged by them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sector: Option<usize>,
     /// This machine's part of the runs, counted from 1.
     pub shard: u64,
     /// The number of parts.
@@ -291,6 +295,7 @@ impl Results {
         differs("the workload", &a.workload, &b.workload)?;
         differs("the seed", &a.seed, &b.seed)?;
         differs("the number of runs", &a.runs, &b.runs)?;
+        differs("the size of sectors", &a.sector, &b.sector)?;
         differs("the number of crash cycles", &a.cycles, &b.cycles)?;
         differs("the number of states", &a.states, &b.states)?;
         differs("the list of rules", &a.rules, &b.rules)?;
@@ -383,6 +388,7 @@ mod tests {
             bytes: 1 << 20,
             geometries: vec![FsGeometry::default()],
             cache: CachePlan::default(),
+            sector: None,
             shard,
             shards,
         });
@@ -413,10 +419,14 @@ mod tests {
         short.rows[1].runs -= 1;
         let short = merge(&[part(1, 2), short]);
         assert!(matches!(short, Err(ResultsError::Unfinished { shard: 2, .. })), "{short:?}");
-        let mut other = part(2, 2);
-        other.plan.states = 11;
-        let other = merge(&[part(1, 2), other]);
-        assert!(matches!(other, Err(ResultsError::Other { .. })), "{other:?}");
+        let changes: [fn(&mut CampaignPlan); 2] =
+            [|plan| plan.states = 11, |plan| plan.sector = Some(512)];
+        for change in changes {
+            let mut other = part(2, 2);
+            change(&mut other.plan);
+            let other = merge(&[part(1, 2), other]);
+            assert!(matches!(other, Err(ResultsError::Other { .. })), "{other:?}");
+        }
     }
 
     /// Results are read as they were written, and a file that was cut anywhere is refused.

@@ -19,6 +19,7 @@ fn sweep(runs_each: u64) -> Sweep {
         bytes: 1 << 20,
         geometries: vec![FsGeometry::default(), FsGeometry::of(8192, 1024)],
         cache: CachePlan::default(),
+        sector: None,
         shard: 1,
         shards: 1,
     };

@@ -121,6 +121,7 @@ fn plan(args: &Crash, systems: &[AnySystem]) -> CampaignPlan {
         bytes: args.size.unwrap_or(FsGeometry::default().bytes),
         geometries: args.geometries(),
         cache: args.cache(),
+        sector: args.program.asked_sector,
         shard: args.shard.0,
         shards: args.shard.1,
     }
