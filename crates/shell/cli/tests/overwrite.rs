@@ -8,9 +8,10 @@
 mod calling;
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use calling::{done, ordo, text};
 use ordo_testkit::skip;
@@ -172,6 +173,35 @@ fn unknown_bytes_are_refused_and_zeros_are_not() {
     blank(&image);
     let (code, _, errors) = ordo(&["mkfs", text(&image)]);
     assert_eq!((code, &*errors), (0, ""));
+}
+
+/// Who sits at a terminal is asked. Any answer but yes leaves the bytes as they were.
+#[test]
+fn a_terminal_is_asked_about_unknown_bytes() {
+    let temp = tempfile::tempdir().unwrap();
+    let image = temp.path().join("disk.img");
+    let answer = |answer: &str| {
+        blank(&image);
+        let file = File::options().write(true).read(true).open(&image).unwrap();
+        file.write_all_at(b"precious", 70_000).unwrap();
+        let command = format!("{} mkfs {}", env!("CARGO_BIN_EXE_ordo"), text(&image));
+        // `script` gives the command a terminal, and exits as the command does.
+        let mut asked = Command::new("script");
+        asked.args(["--quiet", "--return", "--command", &command, "/dev/null"]);
+        asked.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut asked = asked.spawn().unwrap();
+        asked.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+        let out = asked.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(said.contains("Overwrite it? [y/N]"), "{said}");
+        (out.status.success(), blkid(&image), said)
+    };
+    let (done, found, said) = answer("n\n");
+    assert!(!done && found.as_deref() == Some("") && said.contains("not overwritten"), "{said}");
+    let (done, found, said) = answer("\n");
+    assert!(!done && found.as_deref() == Some(""), "{said}");
+    let (done, found, said) = answer("y\n");
+    assert!(done && found.as_deref() == Some("ufs"), "{found:?}: {said}");
 }
 
 /// If nothing can be made, `--force` leaves the old contents as they were.
