@@ -7,7 +7,7 @@
 //! is left. A [`StrictProgram`] works in a directory of its own, one call after another. Its seed
 //! determines its calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -79,6 +79,12 @@ impl Contents {
     }
 }
 
+/// The first few runs of equal bytes of a page: the byte and how often it comes.
+fn runs(page: Option<&Vec<u8>>) -> Vec<(u8, usize)> {
+    let page = page.map_or(&[][..], |page| page);
+    page.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).take(4).collect()
+}
+
 /// All that a name leads to. `None` where anything is allowed.
 #[derive(Clone, Debug, PartialEq)]
 struct Facts {
@@ -139,6 +145,23 @@ impl Facts {
         may == *found
     }
 
+    /// The pages that should be otherwise, a line for each, if the size is right.
+    fn differing_pages(&self, found: &Facts) -> String {
+        let (Some(wanted), Some(found)) = (&self.contents, &found.contents) else {
+            return String::new();
+        };
+        if wanted.size != found.size {
+            return String::new();
+        }
+        let numbers: BTreeSet<_> = wanted.pages.keys().chain(found.pages.keys()).collect();
+        let other = numbers.into_iter().filter(|n| wanted.pages.get(n) != found.pages.get(n));
+        let line = |n| {
+            let (wanted, found) = (runs(wanted.pages.get(n)), runs(found.pages.get(n)));
+            format!("  page {n} is {found:?}, should be {wanted:?}\n")
+        };
+        other.map(line).collect()
+    }
+
     fn words(&self) -> String {
         let Facts { mode, owner, device, mtime, attributes, target, contents, .. } = self;
         let lengths: Vec<_> = attributes.iter().map(|(n, v)| format!("{n}={}", v.len())).collect();
@@ -163,6 +186,13 @@ impl State {
             (State::Any, _) | (State::Absent, None) => true,
             (State::Is(facts), Some(found)) => facts.allows(found),
             _ => false,
+        }
+    }
+
+    fn differing_pages(&self, found: &Facts) -> String {
+        match self {
+            State::Is(facts) => facts.differing_pages(found),
+            _ => String::new(),
         }
     }
 
@@ -215,12 +245,16 @@ impl Ledger {
                 let name = path.display().to_string();
                 let may: Vec<String> = states.iter().map(State::words).collect();
                 let did: Vec<_> = done.iter().filter(|line| line.contains(&name)).collect();
+                let differing: String = match &found {
+                    Ok(Some(found)) => states.iter().map(|s| s.differing_pages(found)).collect(),
+                    _ => String::new(),
+                };
                 let found = match &found {
                     Ok(found) => found.as_ref().map_or("absent".to_owned(), Facts::words),
                     Err(error) => error.clone(),
                 };
                 wrong.push(format!(
-                    "{name} is {found}\n  may be {}\n  done: {did:?}",
+                    "{name} is {found}\n  may be {}\n{differing}  done: {did:?}",
                     may.join("\n  or ")
                 ));
             }
