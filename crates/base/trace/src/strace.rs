@@ -5,6 +5,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use memory::{Descriptors, Mappings, hex};
+pub use memory::{RING_CALL, RING_SEEN, RingRequest};
+
 /// The calls that strace records: those that change files or make changes durable. A question mark
 /// marks calls that some processors lack.
 pub const TRACED: &str = "?open,?creat,openat,close,write,pwrite64,writev,pwritev,?pwritev2,lseek,ftruncate,truncate,\
@@ -13,6 +20,11 @@ pub const TRACED: &str = "?open,?creat,openat,close,write,pwrite64,writev,pwrite
 
 /// The calls that read files, which strace records too when all of a program's calls are wanted.
 pub const READS: &str = "read,pread64,readv,preadv,?preadv2";
+
+/// The calls that show changes beside [`TRACED`]: mappings of files, rings, modes, owners,
+/// attributes.
+pub const CHANGES: &str = "?mmap,?mmap2,munmap,mremap,?io_uring_setup,?chmod,fchmod,fchmodat,?chown,fchown,?lchown,\
+    fchownat,setxattr,lsetxattr,fsetxattr,removexattr,lremovexattr,fremovexattr,?mknod,mknodat";
 
 /// A system call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,16 +83,51 @@ impl Syscall {
 
 /// Parses strace's output. Only calls about files below `dir`, and calls about all files, are kept.
 pub fn parse(text: &str, dir: &str) -> Vec<Syscall> {
-    let mut reader =
-        Reader { dir, unfinished: BTreeMap::new(), at: BTreeMap::new(), cwd: BTreeMap::new() };
+    parse_with(text, dir, &Beside::default())
+}
+
+/// Facts that strace does not tell.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// The files below the directory before the program began, with their sizes; `None` for a
+    /// directory.
+    pub existing: Vec<(String, Option<u64>)>,
+    /// The requests of rings of io_uring; `None` if they could not be seen.
+    pub rings: Option<Vec<RingRequest>>,
+}
+
+/// Parses strace's output as [`parse`] does, with what is known beside it. Each request of a ring
+/// becomes a call whose name begins with [`RING_CALL`]; one about an unknown file has none.
+pub fn parse_with(text: &str, dir: &str, beside: &Beside) -> Vec<Syscall> {
+    let mut reader = Reader { dir, ..Reader::default() };
     let mut calls: Vec<Syscall> = text.lines().filter_map(|line| reader.line(line)).collect();
+    for call in calls.iter_mut().filter(|call| call.name == "io_uring_setup") {
+        call.flags = beside.rings.as_ref().map_or(String::new(), |_| RING_SEEN.to_owned());
+    }
+    // Rings serve sockets and files elsewhere too. Descriptors of these are known, or were never
+    // seen below the directory.
+    for request in beside.rings.iter().flatten() {
+        let path =
+            request.fd.and_then(|fd| reader.descriptors.file(request.pid, request.began, fd));
+        let file = path.and_then(|path| reader.below(path));
+        if file.is_some() || request.fd.is_none() {
+            calls.push(request.call(file));
+        }
+    }
     calls.sort_by_key(|call| (call.began, call.ended));
     let mut sizes = Sizes::default();
+    sizes
+        .sizes
+        .extend(beside.existing.iter().filter_map(|(path, size)| Some((path.clone(), (*size)?))));
     calls.iter_mut().for_each(|call| sizes.place(call));
-    calls.retain(|call| call.file.is_some() || matches!(&*call.name, "sync" | "syncfs"));
+    let is_general = |call: &Syscall| {
+        matches!(&*call.name, "sync" | "syncfs") || call.name.starts_with(RING_CALL)
+    };
+    calls.retain(|call| call.file.is_some() || is_general(call));
     calls
 }
 
+#[derive(Default)]
 struct Reader<'a> {
     dir: &'a str,
     /// For each process, the beginning of a call that had not ended when it was printed: its time
@@ -89,6 +136,8 @@ struct Reader<'a> {
     /// For each process, the time of its last line.
     at: BTreeMap<u32, i64>,
     cwd: BTreeMap<u32, String>,
+    mappings: Mappings,
+    descriptors: Descriptors,
 }
 
 impl Reader<'_> {
@@ -159,6 +208,9 @@ impl Reader<'_> {
         let number = |text: &str| text.parse::<u64>().ok();
         let returned = result.split(['<', ' ']).next().and_then(number).unwrap_or(0);
         let pid = call.pid;
+        if let (Some(fd), Some(path)) = (fd, path.as_ref().filter(|_| call.name != "close")) {
+            self.descriptors.note(pid, call.began, fd, Some(path.clone()));
+        }
         match &*call.name {
             "copy_file_range" | "sendfile" => self.copy(call, args, returned),
             "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" => {
@@ -167,6 +219,7 @@ impl Reader<'_> {
                 if call.name.starts_with('p') {
                     call.offset = number(arg(3));
                 }
+                call.flags = arg(4).trim_matches('0').to_owned();
             }
             "read" | "readv" | "pread64" | "preadv" | "preadv2" => {
                 (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
@@ -175,9 +228,19 @@ impl Reader<'_> {
                     call.offset = number(arg(3));
                 }
             }
-            "fsync" | "fdatasync" | "syncfs" | "close" | "fallocate" | "sync_file_range" => {
+            "fsync" | "fdatasync" | "syncfs" | "close" | "sync_file_range" | "fchmod"
+            | "fchown" | "fsetxattr" | "fremovexattr" => {
+                if let Some(fd) = fd.filter(|_| call.name == "close") {
+                    self.descriptors.note(pid, call.ended, fd, None);
+                }
                 (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
             }
+            "fallocate" => {
+                (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
+                (call.offset, call.len) = (number(arg(2)), number(arg(3)).unwrap_or(0));
+                call.flags = arg(1).trim_matches('0').to_owned();
+            }
+            "mmap" | "mmap2" | "munmap" | "mremap" | "msync" => self.memory(call, args, result),
             "lseek" => {
                 (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
                 call.offset = Some(returned);
@@ -186,11 +249,30 @@ impl Reader<'_> {
                 (call.fd, call.file) = (fd, path.and_then(|p| self.below(&p)));
                 call.offset = number(arg(1));
             }
+            "open" | "creat" | "openat" => self.open(call, args, result),
+            "chdir" if call.error.is_none() => {
+                let to = self.absolute(pid, "", arg(0));
+                self.cwd.insert(pid, to);
+            }
+            "fchdir" if call.error.is_none() => {
+                path.map(|path| self.cwd.insert(pid, path));
+            }
+            _ => self.names(call, args),
+        }
+    }
+
+    /// A call about names.
+    fn names(&self, call: &mut Syscall, args: &[String]) {
+        let arg = |n: usize| args.get(n).map(String::as_str).unwrap_or_default();
+        let pid = call.pid;
+        match &*call.name {
+            "chmod" | "chown" | "lchown" | "setxattr" | "lsetxattr" | "removexattr"
+            | "lremovexattr" | "mknod" => call.file = self.named(pid, "", arg(0)),
+            "fchmodat" | "fchownat" | "mknodat" => call.file = self.named(pid, arg(0), arg(1)),
             "truncate" => {
                 call.file = self.named(pid, "", arg(0));
-                call.offset = number(arg(1));
+                call.offset = arg(1).parse().ok();
             }
-            "open" | "creat" | "openat" => self.open(call, args, result),
             "rename" | "link" => {
                 (call.file, call.other) =
                     (self.named(pid, "", arg(0)), self.named(pid, "", arg(1)));
@@ -208,22 +290,49 @@ impl Reader<'_> {
                 call.file = self.named(pid, arg(0), arg(1));
                 call.flags = arg(2).trim_matches('0').to_owned();
             }
-            "chdir" if call.error.is_none() => {
-                let to = self.absolute(pid, "", arg(0));
-                self.cwd.insert(pid, to);
-            }
-            "fchdir" if call.error.is_none() => {
-                path.map(|path| self.cwd.insert(pid, path));
-            }
             _ => {}
         }
     }
 
+    /// A call about mapped memory. Only shared mappings that may be written change files.
+    fn memory(&mut self, call: &mut Syscall, args: &[String], result: &str) {
+        let arg = |n: usize| args.get(n).map(String::as_str).unwrap_or_default();
+        let (at, len) = (hex(arg(0)).unwrap_or(0), hex(arg(1)).unwrap_or(0));
+        let to = result.split_whitespace().next().and_then(hex).filter(|_| call.error.is_none());
+        match &*call.name {
+            "mmap" | "mmap2" => {
+                let is_written = arg(2).contains("PROT_WRITE") && arg(3).contains("MAP_SHARED");
+                let (fd, path) = descriptor(arg(4));
+                let (Some(to), Some(path), true) = (to, path, is_written) else { return };
+                (call.fd, call.file) = (fd, self.below(&path));
+                (call.offset, call.len) = (hex(arg(5)), len);
+                call.name = "mmap".to_owned();
+                self.mappings.add(call, to);
+            }
+            "munmap" if call.error.is_none() => {
+                self.mappings.place(call, at, len);
+                self.mappings.remove(call.pid, at);
+            }
+            "mremap" => {
+                let longer = hex(arg(2)).unwrap_or(len);
+                self.mappings.moved(call.pid, at, (to.unwrap_or(at), longer));
+                self.mappings.place(call, to.unwrap_or(at), longer);
+            }
+            _ => {
+                self.mappings.place(call, at, len);
+                call.flags = arg(2).to_owned();
+            }
+        }
+    }
+
     /// A file that is opened. One that is not there has the name by which it was wanted.
-    fn open(&self, call: &mut Syscall, args: &[String], result: &str) {
+    fn open(&mut self, call: &mut Syscall, args: &[String], result: &str) {
         let arg = |n: usize| args.get(n).map(String::as_str).unwrap_or_default();
         let (dir, name) = if call.name == "openat" { (arg(0), 1) } else { ("", 0) };
         let (opened, path) = descriptor(result);
+        if let Some(fd) = opened.filter(|_| call.error.is_none()) {
+            self.descriptors.note(call.pid, call.began, fd, path.clone());
+        }
         (call.fd, call.file) = (opened, path.and_then(|p| self.below(&p)));
         call.flags = match &*call.name {
             "creat" => "O_CREAT|O_TRUNC".into(),
@@ -292,7 +401,12 @@ impl Reader<'_> {
     }
 
     fn named(&self, pid: u32, at: &str, quoted: &str) -> Option<String> {
-        self.below(&self.absolute(pid, at, quoted))
+        let path = self.absolute(pid, at, quoted);
+        // A file without a name gets one by the name of its descriptor.
+        let fd = path.strip_prefix("/proc/self/fd/").and_then(|fd| fd.parse().ok());
+        let now = self.at.get(&pid).copied().unwrap_or(i64::MAX);
+        let opened = fd.and_then(|fd| self.descriptors.file(pid, now, fd));
+        self.below(opened.unwrap_or(&path))
     }
 }
 
@@ -305,6 +419,18 @@ struct Sizes {
 }
 
 impl Sizes {
+    /// A write at the descriptor's place, or at the end.
+    fn write(&mut self, call: &mut Syscall, key: (i64, String)) {
+        let size = self.sizes.entry(key.1.clone()).or_default();
+        let at = match self.appending.get(&key) {
+            Some(true) => *size,
+            _ => self.places.get(&key).copied().unwrap_or(*size),
+        };
+        call.offset = Some(at);
+        *size = (*size).max(at + call.len);
+        self.places.insert(key, at + call.len);
+    }
+
     /// Fills in the offset at which a call writes.
     fn place(&mut self, call: &mut Syscall) {
         let Some(file) = call.file.clone().filter(|_| call.error.is_none()) else { return };
@@ -326,16 +452,13 @@ impl Sizes {
             }
             "lseek" => drop(self.places.insert(key, call.offset.unwrap_or(0))),
             "ftruncate" | "truncate" => drop(self.sizes.insert(file, call.offset.unwrap_or(0))),
-            "write" | "writev" | "copy_file_range" | "sendfile" => {
+            "fallocate" if !call.flags.contains("KEEP_SIZE") => {
                 let size = self.sizes.entry(file).or_default();
-                let at = match self.appending.get(&key) {
-                    Some(true) => *size,
-                    _ => self.places.get(&key).copied().unwrap_or(*size),
-                };
-                call.offset = Some(at);
-                *size = (*size).max(at + call.len);
-                self.places.insert(key, at + call.len);
+                *size = (*size).max(call.offset.unwrap_or(0) + call.len);
             }
+            "write" | "writev" | "copy_file_range" | "sendfile" => self.write(call, key),
+            // Its offset of -1 is the descriptor's place.
+            "pwritev2" if call.offset.is_none() => self.write(call, key),
             "read" | "readv" => {
                 // A sendfile with a place of its own leaves that of the descriptor.
                 if call.offset.is_some() {
@@ -415,101 +538,4 @@ fn split_args(text: &str) -> Option<(Vec<String>, &str)> {
         one.push(c);
     }
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = r#"
-7 100.000001 openat(AT_FDCWD</m/top>, "a.tmp", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3</m/top/a.tmp> <0.000020>
-7 100.000100 write(3</m/top/a.tmp>, "x, \"y)\""..., 4096) = 4096 <0.000010>
-8 100.000150 fsync(3</m/top/a.tmp> <unfinished ...>
-7 100.000160 write(3</m/top/a.tmp>, "z", 1) = 1 <0.000010>
-8 100.000900 <... fsync resumed>) = -1 EIO (Input/output error) <0.000750>
-7 100.001000 rename("a.tmp", "sub/../a") = 0 <0.000005>
-7 100.001100 write(1</dev/null>, "ok\n", 3) = 3 <0.000005>
-7 100.001200 openat(AT_FDCWD</m/top>, "log", O_WRONLY|O_APPEND) = 4</m/top/log> <0.000020>
-7 100.001300 write(4</m/top/log>, "12", 2) = 2 <0.000005>
-7 100.001400 write(4</m/top/log>, "345", 3) = 3 <0.000005>
-7 100.001500 fsync(5</m/top>) = 0 <0.000005>
-7 100.001600 +++ exited with 0 +++
-"#;
-
-    /// Calls are read with paths, offsets and errors, and interrupted ones are joined. Calls
-    /// outside the directory are left out.
-    #[test]
-    fn output_of_strace_is_parsed() {
-        let calls = parse(TEXT, "/m/top");
-        let texts: Vec<String> = calls.iter().map(Syscall::text).collect();
-        assert_eq!(
-            texts,
-            [
-                "openat(a.tmp)",
-                "write(a.tmp, bytes 0 to 4095)",
-                "fsync(a.tmp) = EIO",
-                "write(a.tmp, bytes 4096 to 4096)",
-                "rename(a.tmp -> a)",
-                "openat(log)",
-                "write(log, bytes 0 to 1)",
-                "write(log, bytes 2 to 4)",
-                "fsync(.)",
-            ]
-        );
-        assert_eq!(calls[2].ended - calls[2].began, 750_000);
-        assert_eq!((calls[1].fd, calls[1].began), (Some(3), 100_000_100_000));
-    }
-
-    /// A shell copies descriptors, which the trace does not show. A new file begins at byte 0 all
-    /// the same, whatever was written through that descriptor to an earlier file of its name.
-    #[test]
-    fn a_new_file_of_an_old_name_begins_at_its_start() {
-        let round = |at: u32| {
-            format!(
-                "7 100.{at}1 openat(AT_FDCWD</m>, \"new\", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 3</m/new> <0.000020>\n\
-                 7 100.{at}2 write(1</m/new>, \"1\\n\", 2) = 2 <0.000010>\n\
-                 7 100.{at}3 rename(\"/m/new\", \"/m/db\") = 0 <0.000005>\n"
-            )
-        };
-        let calls = parse(&(round(1) + &round(2)), "/m");
-        let texts: Vec<String> = calls.iter().map(Syscall::text).collect();
-        let round = ["openat(new)", "write(new, bytes 0 to 1)", "rename(new -> db)"];
-        assert_eq!(texts, [round, round].concat());
-    }
-
-    /// A copy names both files, and is a read where the copy goes to a connection.
-    #[test]
-    fn copies_have_two_files() {
-        let text = "7 1.1 copy_file_range(3</m/a>, NULL, 4</m/b>, NULL, 9223372035781033984, 0) = 70 <0.1>\n\
-            7 1.2 sendfile(5<socket:[9]>, 3</m/a>, [0] => [70], 70) = 70 <0.1>\n";
-        let texts: Vec<String> = parse(text, "/m").iter().map(Syscall::text).collect();
-        assert_eq!(texts, ["copy_file_range(a -> b, bytes 0 to 69)", "read(a, bytes 0 to 69)"]);
-    }
-
-    /// A symbolic link leads to a file by its own directory, whatever the process's.
-    #[test]
-    fn symbolic_links_have_their_targets() {
-        let text = "7 1.1 symlink(\"../b/c\", \"/m/a/l\") = 0 <0.1>\n\
-            7 1.2 symlinkat(\"/m/b\", AT_FDCWD</m/a>, \"k\") = 0 <0.1>\n\
-            7 1.3 symlink(\"/etc/passwd\", \"/m/a/e\") = 0 <0.1>\n";
-        let texts: Vec<String> = parse(text, "/m").iter().map(Syscall::text).collect();
-        assert_eq!(texts, ["symlink(a/l -> b/c)", "symlinkat(a/k -> b)", "symlink(a/e)"]);
-    }
-
-    /// A child's relative names are below the directory that `AT_FDCWD` shows.
-    #[test]
-    fn a_childs_directory_is_learnt_from_its_calls() {
-        let text = "9 1.1 openat(AT_FDCWD</m/sub>, \"/lib/c.so\", O_RDONLY) = 3</lib/c.so> <0.1>\n\
-            9 1.2 unlink(\"./old\") = 0 <0.1>\n";
-        let texts: Vec<String> = parse(text, "/m").iter().map(Syscall::text).collect();
-        assert_eq!(texts, ["unlink(sub/old)"]);
-    }
-
-    /// Lines that are no calls, or are cut off, are skipped.
-    #[test]
-    fn damage_is_passed_over() {
-        for text in ["", "x", "1 2", "1 2.0 open(", "1 2.0 write(3</m/top/a", "1 z write(3) = 1"] {
-            assert!(parse(text, "/m/top").is_empty(), "{text}");
-        }
-    }
 }
