@@ -1,5 +1,8 @@
 //! A failure made small, and explained in the program's words.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use ordo_crash::space::{Fate, Pick, Space};
 use ordo_sba::Class;
 use ordo_trace::strace::Syscall;
@@ -7,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::ProgramError;
 use crate::bench::Bench;
-use crate::causes::{self, Cause, CauseFailure, LostWrite};
+use crate::causes::{self, Cause, CauseFailure, Differing, LostWrite};
 use crate::check::Check;
 use crate::explore::{JobFinding, Wrong};
 use crate::judged::RecoveryCut;
 use crate::record::{Meaning, Recorded};
 use crate::stand::Stand;
-use crate::tree::FileTree;
+use crate::tree::{FileTree, TreeContents, TreeDifference};
 
 /// The most differences, writes and calls in an explanation.
 const LISTED_MAX: usize = 12;
@@ -104,32 +107,18 @@ pub fn explain(
     };
     let judged = bench.judge_pick(&stand, &pick, &recoveries)?;
     let said = judged.map_or_else(|| finding.said.clone(), |(_, said)| said);
-    let differences = match finding.wrong {
-        Wrong::Unsound => Vec::new(),
-        _ => differences(&bench, &stand, &pick, &recoveries)?,
+    let compared = match finding.wrong {
+        Wrong::Unsound => Compared::default(),
+        _ => compared(&bench, &stand, &pick, &recoveries)?,
     };
-    let (paths, differences): (Vec<String>, Vec<String>) = differences
-        .into_iter()
-        .map(|(path, said)| (path.clone(), format!("{path} {said}")))
-        .unzip();
     let began = recorded.began_at;
     let cut = event_time(recorded, pick.events);
     let writes = writes(&recorded.meanings, &bench.space.fates(&pick), began);
     let cuts = recoveries.iter().map(|cut| explained_cut(cut, unit)).collect();
     let promises = bench.promises(pick.events);
-    let marks = recorded.marks.iter().filter(|mark| mark.events <= pick.events);
-    let promised = marks.clone().rfind(|mark| !mark.text.starts_with("begin "));
-    let failure = CauseFailure {
-        wrong: finding.wrong,
-        paths: &paths,
-        promised: promised.map(|mark| mark.at as i64),
-        cut: cut as i64,
-    };
-    let causes = match (finding.wrong, recorded.calls.is_empty()) {
-        (Wrong::Unsound, _) => Vec::new(),
-        (_, false) => causes::by_calls(&recorded.calls, &failure),
-        (wrong, true) => causes::by_writes(wrong, &lost(&writes), &paths),
-    };
+    let causes = causes_of(recorded, (&pick, finding.wrong), &said, &compared, &writes);
+    let differences = compared.differences.iter();
+    let differences = differences.map(|one| format!("{} {}", one.path, one.said)).collect();
     let mut lines = calls_before(recorded, cut, began);
     lines.push(format!("{:>9.3} ms  power cut", millis(cut, began)));
     let told = Explanation {
@@ -210,26 +199,65 @@ fn event_time(recorded: &Recorded, events: usize) -> u64 {
     recorded.times.get(events).copied().unwrap_or(last + 1)
 }
 
-/// The differences of the state from the first later one that is right.
-fn differences(
+/// The causes of a failure: from the program's calls, or guessed from lost writes.
+fn causes_of(
+    recorded: &Recorded,
+    (pick, wrong): (&Pick, Wrong),
+    said: &str,
+    compared: &Compared,
+    writes: &[ListedWrite],
+) -> Vec<Cause> {
+    let mut marks = recorded.marks.iter().filter(|mark| mark.events <= pick.events);
+    let promised = marks.rfind(|mark| !mark.text.starts_with("begin "));
+    let differing: Vec<Differing> =
+        compared.differences.iter().map(TreeDifference::defect).collect();
+    let right = compared.right.map(|events| event_time(recorded, events) as i64);
+    let failure = CauseFailure {
+        wrong,
+        said,
+        differing: &differing,
+        present: &compared.present,
+        existing: &recorded.existing,
+        promised: promised.map(|mark| mark.at as i64),
+        cut: event_time(recorded, pick.events) as i64,
+        right,
+    };
+    match (wrong, recorded.calls.is_empty()) {
+        (Wrong::Unsound, _) => Vec::new(),
+        (_, false) => causes::by_calls(&recorded.calls, &failure),
+        (wrong, true) => causes::by_writes(wrong, &lost(writes), said, &differing),
+    }
+}
+
+/// A state beside the first later one that is right.
+#[derive(Default)]
+struct Compared {
+    differences: Vec<TreeDifference>,
+    /// All paths of the state.
+    present: BTreeSet<String>,
+    /// The number of events of the right state.
+    right: Option<usize>,
+}
+
+fn compared(
     bench: &Bench<'_>,
     stand: &Stand,
     pick: &Pick,
     cuts: &[RecoveryCut],
-) -> Result<Vec<(String, String)>, ProgramError> {
-    let tree = bench.look(stand, pick, cuts, |work| FileTree::of(work, false))?;
-    let Some(Ok(tree)) = tree else { return Ok(Vec::new()) };
+) -> Result<Compared, ProgramError> {
+    let seen = |work: &Path| FileTree::of(work, false).map(|tree| (tree, TreeContents::of(work)));
+    let Some(Ok((tree, contents))) = bench.look(stand, pick, cuts, seen)? else {
+        return Ok(Compared::default());
+    };
     let promises = bench.promises(pick.events);
     let last = bench.space.frontiers().saturating_sub(1);
     let (mut at, mut step, mut right) = (pick.frontier, 1, None);
     for _ in 0..RIGHT_MAX {
         let Some(whole) = bench.space.everything(at) else { break };
-        let look = |work: &std::path::Path| {
-            (FileTree::of(work, false), bench.check.run(work, &promises, stand.number))
-        };
-        let seen = bench.look(stand, &whole, &[], look)?;
-        if let Some((Ok(tree), said)) = seen {
-            right = Some(tree);
+        // The check may change what is there.
+        let look = |work: &Path| (seen(work), bench.check.run(work, &promises, stand.number));
+        if let Some((Ok(seen), said)) = bench.look(stand, &whole, &[], look)? {
+            right = Some((seen, whole.events));
             if !said?.is_broken() {
                 break;
             }
@@ -239,7 +267,13 @@ fn differences(
         }
         (at, step) = ((at + step).min(last), step * 2);
     }
-    Ok(right.map_or_else(Vec::new, |right| tree.differences(&right, LISTED_MAX)))
+    let present = tree.0.keys().cloned().collect();
+    let Some(((whole, rightly), events)) = right else {
+        return Ok(Compared { present, ..Compared::default() });
+    };
+    let mut differences = tree.differences(&whole, LISTED_MAX);
+    differences.iter_mut().for_each(|one| one.refine(&contents, &rightly));
+    Ok(Compared { differences, present, right: Some(events) })
 }
 
 /// Writes with their fates, and with times after the moment `began`.

@@ -12,7 +12,8 @@
 //!   contents of a directory.
 //! - [`own`]: file systems of this process on devices in memory; `devices`: these and the kernel's,
 //!   recorded.
-//! - [`mod@record`]: the command run and recorded, with the meaning of each write (`requests`).
+//! - [`mod@record`]: the command run and recorded, with the meaning of each write (`requests`),
+//!   and the requests of its rings of io_uring (`rings`).
 //! - `start`: contents without zeros; `stand`: the place where a state is put and mounted;
 //!   [`check`]: the command that judges it.
 //! - `bench`: a recording, from which states are made and judged; `recovery`: power cuts during
@@ -62,6 +63,7 @@ pub mod own;
 pub mod record;
 mod recovery;
 mod requests;
+mod rings;
 pub mod saved;
 pub mod searchlog;
 mod stand;

@@ -17,12 +17,13 @@ use ordo_live::Wanted;
 use ordo_pseudo::Folder;
 use ordo_sba::Class;
 use ordo_trace::RequestOp;
-use ordo_trace::strace::{self, Syscall};
+use ordo_trace::strace::{self, Beside, Syscall};
 use serde::{Deserialize, Serialize};
 
 use crate::devices::RecordedDevices;
 use crate::marks::Mark;
 use crate::requests::{Requests, run_of, watched};
+use crate::rings::Rings;
 use crate::system::ProgramSystem;
 use crate::{ProgramError, sys};
 
@@ -100,6 +101,9 @@ pub struct Recorded {
     pub marks: Vec<Mark>,
     /// The system calls, in the run's clock.
     pub calls: Vec<Syscall>,
+    /// The files before the command began, with their sizes; `None` for a directory. They are
+    /// listed only if system calls are recorded.
+    pub existing: Vec<(String, Option<u64>)>,
     /// The time of each event, in nanoseconds of the run's clock.
     pub times: Vec<u64>,
     /// The time at which the command began, in nanoseconds of the run's clock.
@@ -185,6 +189,8 @@ fn work(
     let (work, mut neighbour) = (dir.join(WORK), Neighbour::new(plan, dir)?);
     let folder = Folder::new("ordo-calls-").map_err(ProgramError::io("a directory"))?;
     let log = folder.path().join("calls");
+    let existing = if plan.syscalls { listed(&work) } else { Vec::new() };
+    let rings = plan.syscalls.then(Rings::watch).flatten();
     let began = Instant::now();
     let marks = devices.marks();
     let mut child = start(plan, &marks, &work, &log)?;
@@ -210,8 +216,29 @@ fn work(
     neighbour.sync();
     let settled = Instant::now();
     let text = std::fs::read(&log).unwrap_or_default();
-    let calls = strace::parse(&String::from_utf8_lossy(&text), &work.to_string_lossy());
-    Ok(Ran { end, calls, clocks, began, ended, settled })
+    let text = String::from_utf8_lossy(&text);
+    let rings = rings.and_then(|rings| rings.requests(&text));
+    let beside = Beside { existing, rings };
+    let calls = strace::parse_with(&text, &work.to_string_lossy(), &beside);
+    Ok(Ran { end, calls, existing: beside.existing, clocks, began, ended, settled })
+}
+
+/// The files below a directory with their sizes, and the directories.
+fn listed(dir: &Path) -> Vec<(String, Option<u64>)> {
+    let (mut out, mut open) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(path) = open.pop() {
+        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(meta) = path.symlink_metadata() else { continue };
+            let below = path.strip_prefix(dir).unwrap_or(&path).to_string_lossy().into_owned();
+            out.push((below, (!meta.is_dir()).then_some(meta.len())));
+            if meta.is_dir() {
+                open.push(path);
+            }
+        }
+    }
+    out.sort();
+    out
 }
 
 /// The end of a command.
@@ -226,6 +253,7 @@ struct End {
 struct Ran {
     end: End,
     calls: Vec<Syscall>,
+    existing: Vec<(String, Option<u64>)>,
     /// A moment on two clocks.
     clocks: (Instant, SystemTime),
     began: Instant,
@@ -252,7 +280,11 @@ fn start(
         true => {
             let mut strace = Command::new("strace");
             strace.args(["-f", "-ttt", "-T", "-y", "-s", "256", "-e", "signal=none", "-e"]);
-            strace.arg(format!("trace={}", strace::TRACED)).arg("-o").arg(log).arg("--");
+            strace
+                .arg(format!("trace={},{}", strace::TRACED, strace::CHANGES))
+                .arg("-o")
+                .arg(log)
+                .arg("--");
             strace.arg(program);
             strace
         }
@@ -421,7 +453,8 @@ impl Ran {
         let shift = on_clock(self.clocks.0) as i64 - wall;
         let mut calls = self.calls;
         for call in &mut calls {
-            (call.began, call.ended) = (call.began + shift, call.ended + shift);
+            call.began += shift;
+            call.ended = call.ended.saturating_add(shift);
         }
         let no_space = |call: &Syscall| call.error.as_deref() == Some("ENOSPC");
         let was_full = self.end.was_full || calls.iter().any(no_space);
@@ -437,6 +470,7 @@ impl Ran {
             meanings,
             marks,
             calls,
+            existing: self.existing,
             times,
             began_at,
             began,

@@ -15,6 +15,8 @@ use std::path::Path;
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 
+use crate::causes::{Defect, Differing};
+
 /// The unit in which contents are compared, in bytes.
 const BLOCK: usize = 4096;
 
@@ -25,6 +27,10 @@ const ENTRIES_MAX: usize = 1 << 20;
 const HOLES_MAX: usize = 1 << 16;
 /// The largest list of names of attributes, and the largest value, that the kernel gives.
 const ATTRIBUTE_MAX: usize = 64 << 10;
+
+/// The largest file whose bytes are compared, and the most bytes of all such files of a tree.
+const SMALL: u64 = 1 << 20;
+const CONTENTS_MAX: u64 = 32 << 20;
 
 /// The name of the directory itself.
 const ITSELF: &str = ".";
@@ -130,15 +136,17 @@ impl FileTree {
         u128::from(low.finish()) | u128::from(high.finish()) << 64
     }
 
-    /// The differences of this tree from `whole`, each with its path; at most `most` of them.
-    /// Places of holes and times, which depend on when the kernel wrote a file, are left out.
-    pub fn differences(&self, whole: &FileTree, most: usize) -> Vec<(String, String)> {
+    /// The differences of this tree from `whole`; at most `most` of them. Places of holes and
+    /// times, which depend on when the kernel wrote a file, are left out.
+    pub fn differences(&self, whole: &FileTree, most: usize) -> Vec<TreeDifference> {
         let mut out = Vec::new();
         for path in whole.0.keys().chain(self.0.keys().filter(|p| !whole.0.contains_key(*p))) {
-            let said = match (self.0.get(path), whole.0.get(path)) {
-                (None, Some(_)) => "is missing".to_owned(),
-                (Some(_), None) => "is there".to_owned(),
-                (Some(here), Some(there)) if here != there => different(here, there),
+            let (said, defect) = match (self.0.get(path), whole.0.get(path)) {
+                (None, Some(_)) => ("is missing".to_owned(), Defect::Missing),
+                (Some(_), None) => ("is there".to_owned(), Defect::Extra),
+                (Some(here), Some(there)) if here != there => {
+                    (different(here, there), changed(here, there))
+                }
                 _ => continue,
             };
             if said.is_empty() {
@@ -147,10 +155,107 @@ impl FileTree {
             if out.len() == most {
                 break;
             }
-            out.push((path.clone(), said));
+            out.push(TreeDifference { path: path.clone(), said, defect });
         }
         out
     }
+}
+
+/// A difference of a tree from a right one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeDifference {
+    /// The path.
+    pub path: String,
+    /// The difference in words.
+    pub said: String,
+    /// The kind of difference.
+    pub defect: Defect,
+}
+
+impl TreeDifference {
+    /// The difference as one from which a cause is found.
+    pub fn defect(&self) -> Differing {
+        let path = if self.path == ITSELF { "" } else { &self.path };
+        Differing { path: path.to_owned(), defect: self.defect.clone() }
+    }
+
+    /// Replaces blocks that differ by the bytes in them that do.
+    pub fn refine(&mut self, here: &TreeContents, there: &TreeContents) {
+        let Defect::Changed { spans, .. } = &mut self.defect else { return };
+        let (Some(here), Some(there)) = (here.0.get(&self.path), there.0.get(&self.path)) else {
+            return;
+        };
+        let end = here.len().max(there.len());
+        let differs = |at: &usize| here.get(*at) != there.get(*at);
+        spans.clear();
+        for at in (0..end).filter(differs).map(|at| at as u64) {
+            match spans.last_mut() {
+                Some(last) if last.1 == at => last.1 = at + 1,
+                _ => spans.push((at, at + 1)),
+            }
+        }
+    }
+}
+
+/// The contents of small files, by path.
+#[derive(Clone, Debug, Default)]
+pub struct TreeContents(BTreeMap<String, Vec<u8>>);
+
+impl TreeContents {
+    /// Reads the small files of a directory and of those below it, up to a total.
+    pub fn of(dir: &Path) -> TreeContents {
+        let (mut out, mut left) = (TreeContents::default(), CONTENTS_MAX);
+        let mut open = vec![(dir.to_path_buf(), String::new())];
+        while let Some((path, name)) = open.pop() {
+            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+            for entry in entries {
+                let Ok(meta) = entry.path().symlink_metadata() else { continue };
+                let own = shown(&entry.file_name());
+                let below = if name.is_empty() { own } else { format!("{name}/{own}") };
+                if meta.is_dir() {
+                    open.push((entry.path(), below));
+                } else if meta.is_file() && meta.len() <= SMALL && meta.len() <= left {
+                    let mut bytes = Vec::new();
+                    let read = opened(&entry.path())
+                        .and_then(|file| file.take(SMALL).read_to_end(&mut bytes));
+                    if read.is_ok() {
+                        left = left.saturating_sub(bytes.len() as u64);
+                        out.0.insert(below, bytes);
+                    }
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The kind of difference of two objects of one name.
+fn changed(here: &TreeEntry, there: &TreeEntry) -> Defect {
+    let kinds = [here, there].map(|entry| entry.mode & libc::S_IFMT);
+    if kinds != [libc::S_IFREG; 2] || here.error.is_some() {
+        let spans = if kinds[0] == kinds[1] { Vec::new() } else { vec![(0, u64::MAX)] };
+        return Defect::Changed { spans, is_described: true };
+    }
+    let (least, most) = (here.size.min(there.size), here.size.max(there.size));
+    let whole = if least == most { usize::MAX } else { least as usize / BLOCK };
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    let blocks = here.blocks.iter().zip(&there.blocks).enumerate().take(whole);
+    for (n, _) in blocks.filter(|(_, (a, b))| a != b) {
+        let from = (n * BLOCK) as u64;
+        let to = (from + BLOCK as u64).min(most);
+        match spans.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => spans.push((from, to)),
+        }
+    }
+    if least < most {
+        spans.push((least, most));
+    }
+    let is_described = here.mode != there.mode
+        || here.owner != there.owner
+        || here.attributes != there.attributes
+        || here.flags != there.flags;
+    Defect::Changed { spans, is_described }
 }
 
 /// The object behind a path, and its identity.
@@ -357,7 +462,7 @@ mod tests {
         let now = of(folder.path());
         assert_ne!(whole.sum(), now.sum());
         let said: Vec<String> =
-            now.differences(&whole, 9).into_iter().map(|(p, s)| format!("{p} {s}")).collect();
+            now.differences(&whole, 9).iter().map(|d| format!("{} {}", d.path, d.said)).collect();
         assert_eq!(
             said,
             [
@@ -393,7 +498,7 @@ mod tests {
             let after = of(folder.path());
             assert_ne!(before.sum(), after.sum(), "{name}");
             let told = after.differences(&before, 9);
-            assert_eq!(told.iter().any(|(_, s)| s.contains(said)), !said.is_empty(), "{told:?}");
+            assert_eq!(told.iter().any(|d| d.said.contains(said)), !said.is_empty(), "{told:?}");
         };
         let run = |program: &str, args: &[&str], dir: &Path| -> io::Result<()> {
             let done = std::process::Command::new(program).args(args).current_dir(dir).output()?;
@@ -436,7 +541,11 @@ mod tests {
             return ordo_testkit::skip("devices need root");
         }
         let (null, zero) = (made("3"), made("5"));
-        assert_eq!(zero.differences(&null, 9), [("n".to_owned(), "is another device".to_owned())]);
+        let told = zero.differences(&null, 9);
+        assert_eq!(
+            told.iter().map(|d| (&*d.path, &*d.said)).collect::<Vec<_>>(),
+            [("n", "is another device")]
+        );
     }
 
     /// Times count only for a check that asks for them, and names that are not UTF-8 stay

@@ -15,12 +15,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use ordo_crash::CrashModel;
 use ordo_crash::space::Manner;
+use ordo_program::causes::Cause;
 use ordo_program::explore::Wrong;
 use ordo_program::record::Recorded;
 use ordo_program::saved::SavedJob;
 use ordo_program::{
-    Check, Explained, Explanation, ExploreEvent, InFiles, Job, JobCounts, JobOutcome, ProgramSystem,
-    RecordingPlan, RepeatedFailure,
+    Check, Explained, Explanation, ExploreEvent, InFiles, Job, JobCounts, JobOutcome,
+    ProgramSystem, RecordingPlan, RepeatedFailure,
 };
 use ordo_report::json;
 use ordo_report::number::{count, figure};
@@ -74,7 +75,7 @@ struct Row {
     /// The reasons why promises could not be judged, or not all.
     #[serde(default)]
     not_judged: Vec<NotJudged>,
-    causes: Vec<ordo_program::causes::Cause>,
+    causes: Vec<Cause>,
     findings: Vec<Explanation>,
 }
 
@@ -358,9 +359,7 @@ fn one(
     }
     save(args, plan, recorded, check, &findings)?;
     let findings: Vec<Explanation> = findings.into_iter().map(|f| f.told).collect();
-    let mut causes: Vec<_> = findings.iter().flat_map(|f| f.causes.first().cloned()).collect();
-    causes.sort_by_key(|cause| cause.mistake);
-    causes.dedup_by_key(|cause| cause.mistake);
+    let causes = first_causes(&findings);
     if outcome.counts.states == outcome.counts.planned {
         search.remove()?;
     }
@@ -385,6 +384,19 @@ fn one(
     };
     row.not_judged = NotJudged::of(&row, args);
     Ok(Some(row))
+}
+
+/// The first cause of each finding, in their order, each once.
+fn first_causes(findings: &[Explanation]) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = Vec::new();
+    for cause in findings.iter().filter_map(|finding| finding.causes.first()) {
+        match causes.iter_mut().find(|other| other.mistake == cause.mistake) {
+            Some(other) if cause.sure && !other.sure => *other = cause.clone(),
+            Some(_) => {}
+            None => causes.push(cause.clone()),
+        }
+    }
+    causes
 }
 
 /// Whether the command cannot be run at all.
@@ -484,7 +496,7 @@ fn table(results: &Results) -> String {
     ]);
     for row in &results.rows {
         let counts = &row.counts;
-        let causes = row.causes.iter().map(|cause| cause.mistake.advice().0);
+        let causes = row.causes.iter().map(Cause::in_words);
         let numbers = [counts.states, counts.trees, counts.lost_durable, counts.not_atomic];
         let mut cells = vec![row.system.clone()];
         cells.extend(numbers.map(count));
