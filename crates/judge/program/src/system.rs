@@ -27,7 +27,7 @@ pub struct ProgramSystem {
     /// The devices besides the first, for which options ask.
     #[serde(skip)]
     more: MoreDevices,
-    /// Which of its devices are in files in the folder for temporary files, and not in memory.
+    /// The devices that are in files in the folder for temporary files, and not in memory.
     #[serde(skip)]
     in_files: InFiles,
 }
