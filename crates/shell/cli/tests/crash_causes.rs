@@ -28,6 +28,10 @@ const KNOWN: [Known; 8] = [
     ("second-fsync", "no-sync", "index"),
 ];
 
+/// A mistake that does no harm on a file system: btrfs writes all pages of a file whose inode is
+/// new, whatever part is synced.
+const HARMLESS: [(&str, &str); 1] = [("mapped-pages", "btrfs")];
+
 /// Runs a search. Returns the exit status, the first row, and all that was printed.
 fn crashed(dir: &Path, args: &[&str], command: &[&str]) -> (i32, Value, String) {
     let more = ["--json", "--quiet", "--recovery-every", "0", "--save", "f.json"];
@@ -68,7 +72,7 @@ fn first_causes(row: &Value) -> Vec<(String, String, bool)> {
 /// Judges programs and twins on a file system. Each first cause must be the known one.
 fn judge(fs: &str, programs: &[Known]) {
     let dir = tempfile::tempdir().unwrap();
-    for (name, mistake, path) in programs {
+    for (name, mistake, path) in programs.iter().filter(|one| !HARMLESS.contains(&(one.0, fs))) {
         let (code, row, said) = judged(dir.path(), fs, name, false, &["--syscalls"]);
         let causes = first_causes(&row);
         // Where the kernel tells nothing of rings, the cause is a guess.
