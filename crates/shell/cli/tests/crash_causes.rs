@@ -28,8 +28,7 @@ const KNOWN: [Known; 8] = [
     ("second-fsync", "no-sync", "index"),
 ];
 
-/// A mistake that does no harm on a file system: btrfs writes all pages of a file whose inode is
-/// new, whatever part is synced.
+/// A mistake whose search found nothing lost on a file system. The reason is not known.
 const HARMLESS: [(&str, &str); 1] = [("mapped-pages", "btrfs")];
 
 /// Runs a search. Returns the exit status, the first row, and all that was printed.

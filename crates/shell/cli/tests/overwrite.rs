@@ -175,7 +175,7 @@ fn unknown_bytes_are_refused_and_zeros_are_not() {
     assert_eq!((code, &*errors), (0, ""));
 }
 
-/// Who sits at a terminal is asked. Any answer but yes leaves the bytes as they were.
+/// A user at a terminal is asked. Any answer but yes leaves the bytes as they were.
 #[test]
 fn a_terminal_is_asked_about_unknown_bytes() {
     let temp = tempfile::tempdir().unwrap();

@@ -1,9 +1,10 @@
 //! The removal of a large file changes nothing of its contents on disk.
 //!
-//! Fault model: the power goes after blocks of the removed file were written, and before its removal
-//! is durable: then the file is back, and whoever had synced it expects it whole. A file of more
-//! blocks than one operation may free is cut in steps. A step that ended inside of a block once put
-//! zeros over the rest of that block; a mount that was killed brought back files with a hole.
+//! Fault model: the power goes after blocks of the removed file were written, and before its
+//! removal is durable: then the file is back, and whoever had synced it expects it whole. A file of
+//! more blocks than one operation may free is cut in steps. A step that ended inside of a block
+//! once put zeros over the rest of that block; a mount that was killed brought back files with a
+//! hole.
 
 use std::rc::Rc;
 
