@@ -25,8 +25,8 @@ use crate::system::ProgramSystem;
 use crate::{ProgramError, btrfs, sys};
 
 /// The number of times that an unmount is tried while the mount is busy; the next constant is the
-/// pause between two.
-pub(crate) const TRIES: u32 = 300;
+/// pause between two. On a busy machine, processes that have been killed take seconds to end.
+pub(crate) const TRIES: u32 = 2000;
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
 /// A place at which states are put and mounted.
@@ -170,7 +170,10 @@ impl LoopDevices {
             Ok(()) => {
                 let seen = look(dir);
                 unmount(dir).map_err(ProgramError::io("unmounting a state"))?;
-                self.paths.iter().for_each(|path| released(path));
+                for path in &self.paths {
+                    released(path, TRIES)
+                        .map_err(ProgramError::io("a state that a process of the check holds"))?;
+                }
                 Ok(seen)
             }
             Err(error) => Err(format!("mounting: {error}")),
@@ -182,14 +185,19 @@ impl LoopDevices {
 
 /// Waits until no file system uses a device. A process of the check that is just ending may have
 /// had a mount of its own.
-fn released(device: &Path) {
+///
+/// # Errors
+/// A file system still uses it. The next state must not be put there: a mount would show the file
+/// system of this one.
+fn released(device: &Path, tries: u32) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-    for _ in 0..TRIES {
+    for _ in 0..tries {
         match rustix::fs::open(device, flags, rustix::fs::Mode::empty()) {
             Err(rustix::io::Errno::BUSY) => std::thread::sleep(PAUSE),
-            _ => return,
+            _ => return Ok(()),
         }
     }
+    Err(rustix::io::Errno::BUSY.into())
 }
 
 /// Unmounts. A process that is just ending may keep the mount busy for a moment.
@@ -203,5 +211,30 @@ pub(crate) fn unmount(dir: &Path) -> io::Result<()> {
             }
             done => return Ok(done?),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that another mount still uses is not free for the next state. Would catch a search
+    /// that goes on after its patience has ended, and judges the old state in place of the new one.
+    #[test]
+    fn a_device_in_use_is_not_released() {
+        if !rustix::process::geteuid().is_root() {
+            return ordo_testkit::skip("mounting needs root");
+        }
+        let system = ProgramSystem::parse("ext4").unwrap();
+        let devices = LoopDevices::new(&system, 0).unwrap();
+        let made = Command::new("mke2fs").args(["-q", "-F"]).arg(&devices.paths[0]).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return ordo_testkit::skip("mke2fs is not installed");
+        }
+        let dir = Folder::new("ordo-state-").unwrap();
+        system.mount(&devices.paths, dir.path()).unwrap();
+        assert!(released(&devices.paths[0], 2).is_err());
+        unmount(dir.path()).unwrap();
+        released(&devices.paths[0], TRIES).unwrap();
     }
 }
