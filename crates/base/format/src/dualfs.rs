@@ -413,9 +413,10 @@ pub enum PairError {
 
 /// Whether two devices, the metadata device first, belong together and were mounted together last.
 ///
-/// A mount that writes announces the new generation on the metadata device, writes it to the data
-/// device, and then makes it the metadata device's own. So the data device's is the metadata
-/// device's, or the one that this one announces.
+/// A mount that writes raises the pair's generation in three steps: it announces the new generation
+/// on the metadata device, writes it to the data device, and makes it current on the metadata
+/// device. So the data device has either the generation that is current on the metadata device, or
+/// the one that is announced there.
 ///
 /// # Errors
 /// [`PairError`].

@@ -355,8 +355,8 @@ async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(In
     }
 }
 
-/// A random step on one of few files that grow at their ends. One that was made durable has its
-/// next bytes only in memory for a while.
+/// A random step on one of a few files to which the script only appends. After an fsync of such a
+/// file, the next appended bytes stay in memory for a while.
 fn append_step(rng: &mut Pcg64Mcg) -> ScriptStep {
     let place = ScriptPlace { dir: rng.random_range(0..2), name: rng.random_range(0..3) };
     match rng.random_range(0..16) {
@@ -404,10 +404,9 @@ fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<ScriptStep> {
     steps
 }
 
-/// Steps that make eight files of three blocks each and then, in each round, write over one or two
-/// blocks of one of them. All together they fill most of a shape that is nearly full. Every sixth
-/// round replaces a file by a new one. Half of the rounds end with a sync of some kind, so that
-/// little is gathered in memory.
+/// Steps that make eight files of three blocks each, which fill most of a `-full` geometry. Then
+/// each round overwrites one or two blocks of one file, and every sixth round replaces a file by a
+/// new one. Half of the rounds end with a sync of some kind, so that few writes wait in memory.
 fn overwrites(rng: &mut Pcg64Mcg, rounds: usize, block: u32) -> Vec<ScriptStep> {
     const FILES: u16 = 8;
     const BLOCKS: u32 = 3;

@@ -86,7 +86,7 @@ impl Stand {
                 Err(why) => Ok(Err(format!("mounting: {why}"))),
                 Ok(mounted) => {
                     let seen = look(dir);
-                    // The state is thrown away, so an error of its unmount is one of nobody.
+                    // The state is discarded, so an error of its unmount does not matter.
                     let _ = mounted.unmount();
                     Ok(Ok(seen))
                 }

@@ -45,8 +45,8 @@ bitflags::bitflags! {
         const RAISED = 1;
         /// Halves of one epoch that were in use are made equal by copying one whole onto the other.
         const EQUALISED = 1 << 1;
-        /// Before such a write is acknowledged, and before a newer half is copied onto an older
-        /// one, the data device knows the epoch, durably.
+        /// The new epoch is durable on the data device before such a write is acknowledged, and
+        /// before a newer half is copied onto an older one.
         const TOLD = 1 << 2;
     }
 }

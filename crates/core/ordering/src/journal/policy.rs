@@ -217,9 +217,9 @@ async fn write_together(state: &State, cache: &Cache, ino: u64) -> Result<(), Bl
     Ok(())
 }
 
-/// Waits until nothing holds a file's contents back. Fragments that an operation has freed are
-/// written by their new owner only when the free is certain. It may not be certain although all
-/// operations that have ended are: one that began before it may be under way still.
+/// Waits until nothing holds a file's contents back. A file may write to fragments that were freed
+/// only once the free is committed. One commit may not be enough: an operation that began before
+/// the free, and still runs, keeps the free out of the commit.
 async fn wait_while_held(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
     while dirty_contents(cache, ino).iter().any(|buf| state.is_held(buf)) {
         state.commit_more().await?;

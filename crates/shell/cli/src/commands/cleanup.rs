@@ -13,8 +13,8 @@ use super::in_use;
 const DEVICE_DIR: &str = "ordo-pseudo-";
 const MOUNT_DIRS: [&str; 2] = ["ordo-live-", "ordo-program-"];
 
-/// Take down mounts, loop devices, FUSE connections and temporary folders of recordings, and of
-/// searches for crashes, that were killed.
+/// Remove what killed recordings and crash searches left: mounts, loop devices, FUSE connections
+/// and temporary folders
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Devices and folders of running ones are left alone. The devices need root; other users remove folders

@@ -230,8 +230,8 @@ pub fn facts(
     })
 }
 
-/// The length of the longest request with contents, if the trace shows that requests are cut:
-/// neighbours that were sent together.
+/// The largest request for file contents, in bytes, if the kernel split larger ones: then the trace
+/// has adjacent requests that were sent at the same time.
 fn request_max(seen: &[SeenTraffic]) -> u64 {
     let data: Vec<&SeenTraffic> = seen.iter().filter(|s| s.role == Role::Data).collect();
     let is_cut = data

@@ -66,8 +66,8 @@ impl CommitSignals {
 }
 
 impl JournalPolicy {
-    /// Whether commits go on as jbd2 makes them. Changes of who commits what, or of what overlaps,
-    /// take the journal off this way.
+    /// Whether commits follow jbd2's rules. A what-if change that alters which task commits what,
+    /// or which commits overlap, ends that.
     pub(super) fn is_as_jbd2(&self) -> bool {
         let is_whole = matches!(self.order, CommitOrder::Apart | CommitOrder::Together);
         self.jbd2 && self.tangled && is_whole && self.contents != ContentsPolicy::Adaptive
@@ -127,10 +127,10 @@ impl Engine {
         self.gap(self.facts.gaps.leave).await;
     }
 
-    /// A flush of the disk's cache, as the block layer makes it (`block/blk-flush.c`): those who
-    /// ask for one while one is under way share the next, which waits for a commit block that is
-    /// behind its first flush, and serves that one too. It is sent `lag` nanoseconds after it has
-    /// begun.
+    /// A flush of the disk's cache, as the block layer makes it (`block/blk-flush.c`). All tasks
+    /// that ask for a flush while one runs share the next one. If a commit block waits behind its
+    /// own first flush, the next flush waits for that block and serves it too. The flush is sent
+    /// `lag` nanoseconds after it has begun.
     async fn flush_together(&self, lag: u64) {
         let flushes = &self.jbd2.flushes;
         let wanted = flushes.get().0 + 1;
