@@ -149,6 +149,22 @@ impl LoopDevices {
         Ok(())
     }
 
+    /// Mounts the state. A busy device says nothing about the state: a process that another stand
+    /// is starting has this one's open files, and so the exclusive one of [`released`], until it is
+    /// executed.
+    fn mount(&self, dir: &Path) -> io::Result<()> {
+        let mut tries = 0;
+        loop {
+            match self.system.mount(&self.paths, dir) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < TRIES => {
+                    std::thread::sleep(PAUSE);
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
     fn look<T>(
         &self,
         dir: &Path,
@@ -165,8 +181,7 @@ impl LoopDevices {
             let device = &self.files[0].1;
             sys::forget(device).map_err(ProgramError::io("a loop device"))?;
         }
-        let mounted = self.system.mount(&self.paths, dir);
-        let seen = match mounted {
+        let seen = match self.mount(dir) {
             Ok(()) => {
                 let seen = look(dir);
                 unmount(dir).map_err(ProgramError::io("unmounting a state"))?;
@@ -218,8 +233,10 @@ pub(crate) fn unmount(dir: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A device that another mount still uses is not free for the next state. Would catch a search
-    /// that goes on after its patience has ended, and judges the old state in place of the new one.
+    /// A device that another mount still uses is not free for the next state, and one that is open
+    /// exclusively for a moment is waited for. Would catch a search that judges the old state in
+    /// place of the new one, and one that takes a busy device for a state that cannot be mounted,
+    /// or that is flaky.
     #[test]
     fn a_device_in_use_is_not_released() {
         if !rustix::process::geteuid().is_root() {
@@ -232,9 +249,21 @@ mod tests {
             return ordo_testkit::skip("mke2fs is not installed");
         }
         let dir = Folder::new("ordo-state-").unwrap();
-        system.mount(&devices.paths, dir.path()).unwrap();
+        devices.mount(dir.path()).unwrap();
         assert!(released(&devices.paths[0], 2).is_err());
         unmount(dir.path()).unwrap();
         released(&devices.paths[0], TRIES).unwrap();
+
+        // A device that is open exclusively for a moment, as in a process that is being started.
+        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+        let open = rustix::fs::open(&devices.paths[0], flags, rustix::fs::Mode::empty()).unwrap();
+        assert!(system.mount(&devices.paths, dir.path()).is_err());
+        let ending = std::thread::spawn(move || {
+            std::thread::sleep(20 * PAUSE);
+            drop(open);
+        });
+        devices.mount(dir.path()).unwrap();
+        ending.join().unwrap();
+        unmount(dir.path()).unwrap();
     }
 }
