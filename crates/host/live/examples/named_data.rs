@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use ordo_annotate::files;
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_pseudo::{DeviceSetup, KeepRequests};
 
@@ -47,7 +47,7 @@ fn measure(name: &str, commands: &str) -> Result<[u64; 3], String> {
         keep_start: false,
         ..DeviceSetup::in_memory(system.bytes)
     };
-    let wanted = Wanted { rows: true, ..Wanted::default() };
+    let wanted = WatchOptions { rows: true, ..WatchOptions::default() };
     let mounted = KernelMount::new(&system, wanted, setup).map_err(|e| e.to_string())?;
     let shell = Command::new("sh").arg("-ec").arg(commands).current_dir(mounted.dir()).output();
     let shell = shell.map_err(|e| e.to_string())?;

@@ -23,7 +23,7 @@ use crate::watching::{Device, DeviceNow};
 const EVERY: Duration = Duration::from_secs(5);
 
 /// The configuration of counters.
-pub struct CountersWanted {
+pub struct CounterOptions {
     /// The file.
     pub file: PathBuf,
     /// The device's name, a label of every counter.
@@ -33,15 +33,15 @@ pub struct CountersWanted {
 }
 
 /// The place where the summary is put at the end.
-pub type CountersInto = Arc<Mutex<Option<Analysis>>>;
+pub type CountersSlot = Arc<Mutex<Option<Analysis>>>;
 
 struct Counting {
     watch: Rc<Watch>,
-    wanted: CountersWanted,
+    wanted: CounterOptions,
     written: Cell<Option<Time>>,
     has_failed: Cell<bool>,
     text: RefCell<String>,
-    into: CountersInto,
+    into: CountersSlot,
 }
 
 /// The counters as Prometheus's text: `# HELP`, `# TYPE`, and a line for each.
@@ -145,7 +145,7 @@ impl Observer for Counting {
 
 /// A function that makes the counters of a device. Without a known file system all blocks are of an
 /// unknown kind.
-pub fn counting(wanted: CountersWanted, into: CountersInto) -> MakeObserver {
+pub fn counting(wanted: CounterOptions, into: CountersSlot) -> MakeObserver {
     Box::new(move |before: &Before<'_>, _| {
         let watch = Watch::over_any(&Device(before));
         watch.count_only();

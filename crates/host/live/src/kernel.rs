@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ordo_pseudo::{DeviceSetup, Folder, PseudoError, Recording, Session};
 
-use crate::watching::{Into, Wanted, WatchedTraffic, take, watching};
+use crate::watching::{TrafficSlot, WatchOptions, WatchedTraffic, take, watching};
 
 /// The file systems that can be made, each with its mkfs command.
 const MAKERS: [(&str, &[&str]); 8] = [
@@ -157,7 +157,7 @@ pub fn look_into<T>(
 pub struct KernelMount {
     session: Option<Session>,
     folder: Folder,
-    seen: Into,
+    seen: TrafficSlot,
 }
 
 impl KernelMount {
@@ -167,7 +167,7 @@ impl KernelMount {
     /// There is no device, or the file system cannot be made or mounted.
     pub fn new(
         system: &LiveSystem,
-        wanted: Wanted,
+        wanted: WatchOptions,
         setup: DeviceSetup,
     ) -> Result<KernelMount, LiveError> {
         let Some((_, maker)) = MAKERS.iter().find(|(name, _)| *name == system.name) else {
@@ -204,7 +204,7 @@ impl KernelMount {
         let folder = folder()?;
         let dir = folder.path().to_string_lossy().into_owned();
         run("mount", &["-o", options, &device, &dir])?;
-        Ok(KernelMount { session: Some(session), folder, seen: Into::default() })
+        Ok(KernelMount { session: Some(session), folder, seen: TrafficSlot::default() })
     }
 
     /// Mounts an image that a crash left. Recording begins before that, and before `repair`, a
@@ -214,7 +214,7 @@ impl KernelMount {
     /// There is no device, or it cannot be repaired or mounted.
     pub fn of_image(
         system: &LiveSystem,
-        wanted: Wanted,
+        wanted: WatchOptions,
         setup: DeviceSetup,
         image: &[u8],
         repair: Option<&[&str]>,
@@ -231,11 +231,11 @@ impl KernelMount {
     /// Mounts a pseudo-device after a step on it, such as mkfs or repair.
     fn after(
         system: &LiveSystem,
-        wanted: Wanted,
+        wanted: WatchOptions,
         setup: DeviceSetup,
         prepare: impl FnOnce(&Session, &str) -> Result<(), LiveError>,
     ) -> Result<KernelMount, LiveError> {
-        let seen = Into::default();
+        let seen = TrafficSlot::default();
         let mut setup = setup;
         let observer = setup.observer.take();
         let observer = observer.or_else(|| Some(watching(wanted, Arc::clone(&seen))));

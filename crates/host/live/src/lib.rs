@@ -34,4 +34,4 @@ pub mod watching;
 
 pub use kernel::{KernelMount, LiveError};
 pub use rules::{WriteRule, WriteRules};
-pub use watching::{Wanted, WatchedTraffic};
+pub use watching::{WatchOptions, WatchedTraffic};

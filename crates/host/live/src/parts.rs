@@ -23,7 +23,7 @@ const BESIDE_MAX: usize = 128 << 20;
 pub type Failed = Box<dyn FnOnce(&StoreError, u32) + Send>;
 
 /// The configuration of a recording in parts.
-pub struct PartsWanted {
+pub struct PartsOptions {
     /// The folders of the parts.
     pub place: Place,
     /// The recording's name.
@@ -53,7 +53,7 @@ pub struct PartsDone {
 }
 
 /// The place where the results are put.
-pub type PartsInto = Arc<Mutex<Option<PartsDone>>>;
+pub type PartsSlot = Arc<Mutex<Option<PartsDone>>>;
 
 struct InParts {
     sink: Rc<PartRecorder>,
@@ -61,7 +61,7 @@ struct InParts {
     limits: PartLimits,
     has_failed: Arc<AtomicBool>,
     has_ended: Cell<bool>,
-    into: PartsInto,
+    into: PartsSlot,
 }
 
 impl InParts {
@@ -111,9 +111,9 @@ impl Observer for InParts {
 ///
 /// # Errors
 /// There are no more threads.
-pub fn in_parts(wanted: PartsWanted, into: PartsInto) -> io::Result<MakeObserver> {
-    let PartsWanted { place, recording, began_ns, limits, .. } = wanted;
-    let PartsWanted { sample, with_contents, disk, failed, .. } = wanted;
+pub fn in_parts(wanted: PartsOptions, into: PartsSlot) -> io::Result<MakeObserver> {
+    let PartsOptions { place, recording, began_ns, limits, .. } = wanted;
+    let PartsOptions { sample, with_contents, disk, failed, .. } = wanted;
     let (sample, in_words) = sample.unzip();
     let has_failed = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&has_failed);

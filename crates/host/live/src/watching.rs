@@ -25,7 +25,7 @@ use crate::rules::{WriteRule, WriteRules};
 
 /// The configuration of a watcher.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct WatchOptions {
     /// Whether to keep a row for each block.
     pub rows: bool,
     /// The rules about writes.
@@ -71,10 +71,10 @@ impl WatchedTraffic {
 }
 
 /// The place where a watcher puts its results. It stays empty if no file system was recognised.
-pub type Into = Arc<Mutex<Option<WatchedTraffic>>>;
+pub type TrafficSlot = Arc<Mutex<Option<WatchedTraffic>>>;
 
 /// Takes the results of a watcher.
-pub fn take(into: &Into) -> Option<WatchedTraffic> {
+pub fn take(into: &TrafficSlot) -> Option<WatchedTraffic> {
     into.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
@@ -152,7 +152,7 @@ struct Watching {
     rules: Rc<RefCell<WriteRules>>,
     ruled: bool,
     start: Pieces,
-    into: Into,
+    into: TrafficSlot,
 }
 
 impl Observer for Watching {
@@ -191,7 +191,7 @@ const NO_SYSTEM: &str = "none";
 
 /// A function that makes the watcher of a pseudo-device. A file system that is made while it
 /// watches is recognised.
-pub fn watching(wanted: Wanted, into: Into) -> MakeObserver {
+pub fn watching(wanted: WatchOptions, into: TrafficSlot) -> MakeObserver {
     Box::new(move |before, verdict| {
         let device = Device(before);
         let learning = Learning::new(&device);

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Recorded, all_is_known, name_of, output, watched, write};
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_pseudo::DeviceSetup;
 use ordo_sba::kind::{BlockMeaning, ClassifiedRange};
@@ -132,14 +132,14 @@ fn recorded(case: &Case) -> Option<Recorded> {
     let mkfs = case.mkfs.split_whitespace().map(str::to_owned).collect();
     let (name, options) = ("btrfs".into(), case.options.into());
     let system = LiveSystem { name, mkfs, options, bytes: BYTES };
-    let mounted = match KernelMount::new(&system, Wanted::default(), DeviceSetup::in_memory(BYTES))
-    {
-        Ok(mounted) => mounted,
-        Err(error) => {
-            ordo_testkit::skip(&format!("no btrfs on a pseudo-device: {error}"));
-            return None;
-        }
-    };
+    let mounted =
+        match KernelMount::new(&system, WatchOptions::default(), DeviceSetup::in_memory(BYTES)) {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                ordo_testkit::skip(&format!("no btrfs on a pseudo-device: {error}"));
+                return None;
+            }
+        };
     work(mounted.dir());
     let (recording, seen) = mounted.finish().unwrap();
     assert_eq!(seen.analysis.system, "btrfs");

@@ -6,7 +6,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use ordo_annotate::expect::{Broken, expected};
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_pseudo::DeviceSetup;
 use ordo_sba::Watch;
@@ -26,7 +26,7 @@ fn an_fsync_that_never_was_is_found() {
         let bytes = if ["xfs", "btrfs"].contains(&name) { 320 << 20 } else { 64 << 20 };
         let (mkfs, options) = (Vec::new(), options.to_owned());
         let system = LiveSystem { name: name.into(), mkfs, options, bytes };
-        let wanted = Wanted { rows: true, ..Wanted::default() };
+        let wanted = WatchOptions { rows: true, ..WatchOptions::default() };
         let mounted = match KernelMount::new(&system, wanted, DeviceSetup::in_memory(bytes)) {
             Ok(mounted) => mounted,
             Err(error) => {

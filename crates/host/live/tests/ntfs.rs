@@ -1,6 +1,6 @@
 //! NTFS while it is used, by ntfs-3g. Skipped with a message where that is not installed.
 
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_pseudo::DeviceSetup;
 use ordo_sba::Class;
@@ -12,7 +12,7 @@ fn every_block_of_an_ntfs_3g_trace_is_named() {
     let bytes = 64 << 20;
     let (name, mkfs, options) = ("ntfs".into(), Vec::new(), "defaults".into());
     let system = LiveSystem { name, mkfs, options, bytes };
-    let wanted = Wanted { rows: true, ..Wanted::default() };
+    let wanted = WatchOptions { rows: true, ..WatchOptions::default() };
     let mounted = match KernelMount::new(&system, wanted, DeviceSetup::in_memory(bytes)) {
         Ok(mounted) => mounted,
         Err(error) => return ordo_testkit::skip(&format!("no NTFS on a pseudo-device: {error}")),

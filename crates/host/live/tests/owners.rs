@@ -13,7 +13,7 @@ use std::process::Command;
 
 use ordo_annotate::rows::Known;
 use ordo_annotate::{BlockRow, files};
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_live::kernel::{KernelMount, LiveSystem};
 use ordo_pseudo::{DeviceSetup, Recording};
 use ordo_sba::Class;
@@ -227,7 +227,7 @@ fn recorded(
         options: options.to_owned(),
         bytes,
     };
-    let wanted = Wanted { rows: true, ..Wanted::default() };
+    let wanted = WatchOptions { rows: true, ..WatchOptions::default() };
     let mounted = match KernelMount::new(&system, wanted, DeviceSetup::in_memory(bytes)) {
         Ok(mounted) => mounted,
         Err(error) => {

@@ -11,7 +11,7 @@ use ordo_crash::history::{BEFORE, History};
 use ordo_crash::recording::HistoryRecorder;
 use ordo_crash::run::{DiskRun, Event, Write};
 use ordo_crash::{Config, CrashError, CrashModel, Run, RunWorkload, Scheme};
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_live::kernel::{KernelMount, LiveError};
 use ordo_pseudo::{DeviceSetup, Recording};
 use ordo_runtime::{Executor, Time};
@@ -92,8 +92,8 @@ fn live(system: &KernelSystem) -> ordo_live::kernel::LiveSystem {
     }
 }
 
-fn with_rows() -> Wanted {
-    Wanted { rows: true, ..Wanted::default() }
+fn with_rows() -> WatchOptions {
+    WatchOptions { rows: true, ..WatchOptions::default() }
 }
 
 fn run(

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ordo_block::spill::Spill;
 use ordo_crash::run::Event;
 use ordo_crash::{CrashModel, Run};
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_pseudo::Folder;
 use ordo_sba::Class;
 use ordo_trace::RequestOp;
@@ -131,7 +131,8 @@ pub struct Recorded {
 /// is the kernel's, a program is missing, the file system cannot be made, or the setup failed.
 pub fn record(plan: &RecordingPlan, stop: &AtomicBool) -> Result<Recorded, ProgramError> {
     let lax = Arc::new(AtomicBool::new(true));
-    let wanted = Wanted { rows: true, rules: plan.fail.clone(), lax: lax.clone(), tables: None };
+    let wanted =
+        WatchOptions { rows: true, rules: plan.fail.clone(), lax: lax.clone(), tables: None };
     let spill = Spill::new(plan.memory);
     let (setups, seen) = watched(&plan.system, &wanted, Some(&spill));
     let devices = RecordedDevices::new(&plan.system, setups)?;

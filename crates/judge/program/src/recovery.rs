@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use ordo_crash::base::Base;
 use ordo_crash::space::{Choosing, Pick, Space};
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_pseudo::{DeviceSetup, Folder, Recording};
 
 use crate::bench::{Bench, StateDisk, groups, nested, starts};
@@ -122,7 +122,8 @@ fn recorded(
         Arc::new(if system.is_btrfs() { btrfs::renamed(&base, NUMBER + *turn) } else { base })
     };
     let bases: Vec<Arc<Base>> = disk.start.iter().enumerate().map(with).collect();
-    let (setups, seen) = watched(system, &Wanted { rows: true, ..Wanted::default() }, None);
+    let (setups, seen) =
+        watched(system, &WatchOptions { rows: true, ..WatchOptions::default() }, None);
     let recordings = match system.own() {
         Some(own) => own::record_recovery(&**own, &bases, setups)?,
         None => kernel_recovery(bench, &bases, setups)?,

@@ -10,8 +10,8 @@ use ordo_crash::base::Base;
 use ordo_crash::recording::HistoryRecorder;
 use ordo_crash::run::{DiskRun, Event, Write};
 use ordo_crash::{CrashModel, Run};
-use ordo_live::Wanted;
-use ordo_live::watching::{Into as SeenInto, take, watching};
+use ordo_live::WatchOptions;
+use ordo_live::watching::{TrafficSlot, take, watching};
 use ordo_pseudo::{DeviceSetup, KeepRequests, Recording, Transport};
 use ordo_runtime::Time;
 use ordo_vfs::Ino;
@@ -23,11 +23,11 @@ use crate::system::ProgramSystem;
 /// `spill` keeps the contents of writes.
 pub(crate) fn watched(
     system: &ProgramSystem,
-    wanted: &Wanted,
+    wanted: &WatchOptions,
     spill: Option<&Arc<Spill>>,
-) -> (Vec<DeviceSetup>, Vec<SeenInto>) {
+) -> (Vec<DeviceSetup>, Vec<TrafficSlot>) {
     let one = |bytes: &u64| {
-        let seen = SeenInto::default();
+        let seen = TrafficSlot::default();
         let observer = Some(watching(wanted.clone(), Arc::clone(&seen)));
         // What the program reads makes no state.
         let keep = KeepRequests::Writes;
@@ -67,7 +67,7 @@ impl Requests {
     /// The requests of recordings that began together, with what their watchers saw. All times are
     /// on the first recording's clock. A request that is sent because another one has ended is
     /// later than that end there too.
-    pub(crate) fn of(recordings: &[Recording], seen: Vec<SeenInto>) -> Requests {
+    pub(crate) fn of(recordings: &[Recording], seen: Vec<TrafficSlot>) -> Requests {
         let mut out = Requests { writes: Vec::new(), events: Vec::new(), rows: Vec::new() };
         for (number, (recording, seen)) in recordings.iter().zip(seen).enumerate() {
             let rows = take(&seen).map(|mut seen| {

@@ -17,7 +17,7 @@ use crate::options::{CheckOptions, Choice, MakeOptions, MessageSink, MountOption
 use crate::{SystemError, dualfs, ffs, lfs};
 
 /// The result of a format's function, as a boxed future.
-pub type Done<'a, T> = LocalFuture<'a, Result<T, SystemError>>;
+pub type SystemFuture<'a, T> = LocalFuture<'a, Result<T, SystemError>>;
 
 /// Something that can be done with a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub trait Format: Sync {
     }
 
     /// Whether a device holds this format, according to its superblock.
-    fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool>;
+    fn is_on<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, bool>;
 
     /// Whether a file system of this format may be on two devices, or three, of which none has only
     /// a log.
@@ -146,7 +146,7 @@ pub trait Format: Sync {
     }
 
     /// The half of a pair that a device holds; `None` if it holds none, or both.
-    fn half<'a>(&'a self, disk: &'a Device) -> Done<'a, Option<Half>> {
+    fn half<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, Option<Half>> {
         let _ = disk;
         Box::pin(async { Ok(None) })
     }
@@ -158,7 +158,7 @@ pub trait Format: Sync {
         rt: &'a Runtime,
         disks: &'a [Device],
         options: &'a MakeOptions,
-    ) -> Done<'a, Box<dyn MadeReport>>;
+    ) -> SystemFuture<'a, Box<dyn MadeReport>>;
 
     /// Mounts for reading, even if the image was not unmounted. Nothing is written.
     fn read<'a>(
@@ -166,13 +166,13 @@ pub trait Format: Sync {
         rt: &'a Runtime,
         disks: &'a [Device],
         options: &'a MountOptions,
-    ) -> Done<'a, Mounted>;
+    ) -> SystemFuture<'a, Mounted>;
 
     /// Mounts an image that is not in use, for changes without any ordering.
-    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Mounted>;
+    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> SystemFuture<'a, Mounted>;
 
     /// The facts in an image that matter for a mount.
-    fn facts<'a>(&'a self, disk: &'a Device) -> Done<'a, Facts>;
+    fn facts<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, Facts>;
 
     /// Mounts for use, with the recovery that the ordering needs after a crash: a log is replayed,
     /// damage that a check repairs without a loss is repaired, and leaked space is freed in the
@@ -184,22 +184,30 @@ pub trait Format: Sync {
         choice: &'a Choice,
         options: &'a MountOptions,
         tell: &'a MessageSink,
-    ) -> Done<'a, Attempt>;
+    ) -> SystemFuture<'a, Attempt>;
 
     /// Replays the log of an image that has one and was not unmounted. Returns `None` if there is
     /// nothing to replay.
-    fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<Replayed>>;
+    fn replay<'a>(
+        &'a self,
+        rt: &'a Runtime,
+        disks: &'a [Device],
+    ) -> SystemFuture<'a, Option<Replayed>>;
 
     /// Checks, and repairs what the options allow.
     fn check<'a>(
         &'a self,
         disks: &'a [Device],
         options: &'a CheckOptions,
-    ) -> Done<'a, Box<dyn CheckReport>>;
+    ) -> SystemFuture<'a, Box<dyn CheckReport>>;
 
     /// Shows the superblock, and the groups or segments. One device of a pair shows what it has;
     /// both show the whole pair.
-    fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String>;
+    fn show<'a>(
+        &'a self,
+        disks: &'a [Device],
+        options: &'a ShowOptions,
+    ) -> SystemFuture<'a, String>;
 
     /// The parts of a crash test that know the format; `None` if the format cannot be crashed.
     fn judged(&self) -> Option<&dyn DiskFormat>;

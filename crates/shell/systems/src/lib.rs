@@ -75,7 +75,8 @@ pub use crashed::{Crashed, OnFfs, shaped};
 pub use error::SystemError;
 pub use external::AnySystem;
 pub use format::{
-    Ability, Attempt, CheckReport, Done, FORMATS, Facts, Format, Half, MadeReport, format_of, probe,
+    Ability, Attempt, CheckReport, FORMATS, Facts, Format, Half, MadeReport, SystemFuture,
+    format_of, probe,
 };
 pub use forms::needs_churn;
 pub use mounted::{CleanerStatistics, DependencyStats, LogStatistics, Mounted, Statistics};

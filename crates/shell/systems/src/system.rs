@@ -9,17 +9,18 @@ use ordo_block::Device;
 use ordo_crash::Promise;
 use ordo_runtime::Runtime;
 
-use crate::format::{Done, Format};
+use crate::format::{Format, SystemFuture};
 use crate::journaled::{self, Journaled, LogKind, LogPlace, OF_CONTENTS};
 use crate::mounted::Mounted;
 use crate::options::{MakeOptions, MountOptions};
 use crate::{SystemError, dualfs, ffs, lfs};
 
 /// A function that mounts a device under an ordering. The device holds only the file system.
-pub type MountFn = for<'a> fn(&'a Runtime, Device, &'a MountOptions) -> Done<'a, Mounted>;
+pub type MountFn = for<'a> fn(&'a Runtime, Device, &'a MountOptions) -> SystemFuture<'a, Mounted>;
 
 /// A function that mounts one to three devices.
-pub type PairFn = for<'a> fn(&'a Runtime, &'a [Device], &'a MountOptions) -> Done<'a, Mounted>;
+pub type MountDevicesFn =
+    for<'a> fn(&'a Runtime, &'a [Device], &'a MountOptions) -> SystemFuture<'a, Mounted>;
 
 /// The way in which a system is mounted.
 #[derive(Clone, Copy)]
@@ -34,7 +35,7 @@ pub enum Mounting {
         /// two each.
         disks: usize,
         /// The function that mounts them.
-        mount: PairFn,
+        mount: MountDevicesFn,
     },
     /// Under a journal.
     Journal(LogKind),

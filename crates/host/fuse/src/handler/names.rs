@@ -42,7 +42,7 @@ impl<F: FileSystem> Handler<F> {
     }
 
     /// The mode, owner and ACL of a new file in the directory of the request.
-    async fn dressed<'n>(
+    async fn with_creation_attributes<'n>(
         &self,
         r: &Request<'_>,
         new: NewNode<'n>,
@@ -76,7 +76,7 @@ impl<F: FileSystem> Handler<F> {
         out: &mut Out<'_>,
     ) -> Handled {
         let dir = self.ino(r.node);
-        let (new, acl) = self.dressed(r, new, umask).await?;
+        let (new, acl) = self.with_creation_attributes(r, new, umask).await?;
         let made = self.fs.create(dir, name, &new).await.map_err(|e| self.fail(e))?;
         self.inherit(dir, &made, acl).await?;
         self.changed().await?;
@@ -88,7 +88,7 @@ impl<F: FileSystem> Handler<F> {
     pub(super) async fn tmpfile(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let dir = self.ino(r.node);
         let new = NewNode::file(r.u32(4) as u16 & 0o7777);
-        let (new, acl) = self.dressed(r, new, r.u32(8)).await?;
+        let (new, acl) = self.with_creation_attributes(r, new, r.u32(8)).await?;
         let made = self.fs.tmpfile(dir, &new).await.map_err(|e| self.fail(e))?;
         self.know_opened(made.ino);
         self.inherit(dir, &made, acl).await?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ordo_live::watching::{Into, Wanted, take, watching};
+use ordo_live::watching::{TrafficSlot, WatchOptions, take, watching};
 use ordo_pseudo::{DeviceSetup, KeepRequests, Session, Transport};
 
 use crate::machine::{Cost, cost_of, has, loop_over, run};
@@ -83,10 +83,11 @@ impl MeasuredDevice {
     }
 
     fn over_server(&self, image: &Path, at: &Path, work: &Work) -> Cost {
-        let seen = Into::default();
+        let seen = TrafficSlot::default();
         let kept = self.between == Between::Kept;
         let named = self.between != Between::Server;
-        let observer = watching(Wanted { rows: kept, ..Wanted::default() }, Arc::clone(&seen));
+        let observer =
+            watching(WatchOptions { rows: kept, ..WatchOptions::default() }, Arc::clone(&seen));
         let keep = if kept { KeepRequests::Contents } else { KeepRequests::Last(1) };
         let setup = DeviceSetup {
             observer: named.then_some(observer),

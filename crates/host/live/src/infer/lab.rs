@@ -16,7 +16,7 @@ use ordo_trace::RequestOp;
 
 use crate::kernel::{KernelMount, LiveError, LiveSystem};
 use crate::rules::WriteRule;
-use crate::watching::{Wanted, WatchedTraffic};
+use crate::watching::{WatchOptions, WatchedTraffic};
 
 /// A file system under experiment.
 pub(super) struct Lab {
@@ -73,7 +73,7 @@ impl Lab {
             ..DeviceSetup::in_memory(system.bytes / 4096 * 4096)
         };
         let lax = Arc::new(AtomicBool::new(lax));
-        let wanted = Wanted { rows: true, rules, lax: lax.clone(), tables: None };
+        let wanted = WatchOptions { rows: true, rules, lax: lax.clone(), tables: None };
         Ok(Lab { mounted: KernelMount::new(system, wanted, setup)?, lax })
     }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use ordo_pseudo::{DeviceSetup, Session, Transport};
 use ordo_report::number::parse_bytes;
 
-use super::record::{How, name_of};
+use super::record::{RecordOptions, name_of};
 use super::running::Signals;
 use super::volumes::{self, Recorder, report_all, together};
 use crate::privileges::need_root;
@@ -64,7 +64,7 @@ pub struct AttachTo {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     offset: Option<u64>,
     #[command(flatten)]
-    how: How,
+    how: RecordOptions,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,

@@ -12,7 +12,7 @@ use ordo_annotate::parts::whole::WholeTables;
 use ordo_annotate::parts::writer::WrittenParts;
 use ordo_annotate::parts::{JoinedParts, Part, PartedRecording, Place, find};
 use ordo_annotate::{parts, store};
-use ordo_live::parts::{PartsDone, PartsInto, PartsWanted, in_parts};
+use ordo_live::parts::{PartsDone, PartsOptions, PartsSlot, in_parts};
 use ordo_pseudo::MakeObserver;
 use ordo_report::number;
 
@@ -25,7 +25,7 @@ use crate::text::put;
 pub(super) struct InParts {
     place: Place,
     recording: String,
-    into: PartsInto,
+    into: PartsSlot,
 }
 
 /// The time of day, in nanoseconds since 1970.
@@ -51,7 +51,7 @@ impl InParts {
         if number > 0 {
             recording += &format!("-{}", number + 1);
         }
-        InParts { place, recording, into: PartsInto::default() }
+        InParts { place, recording, into: PartsSlot::default() }
     }
 
     /// The observer that records.
@@ -65,7 +65,7 @@ impl InParts {
         with_contents: bool,
         disk: Option<&'static str>,
     ) -> Result<MakeObserver> {
-        let wanted = PartsWanted {
+        let wanted = PartsOptions {
             place: self.place.clone(),
             recording: self.recording.clone(),
             began_ns: now_ns(),

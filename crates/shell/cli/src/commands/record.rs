@@ -11,17 +11,17 @@ use ordo_annotate::calls::{StoredCall, waited};
 use ordo_annotate::{files, private, store};
 use ordo_block::model::Model;
 use ordo_live::kernel::{KernelMount, LiveSystem};
-use ordo_live::{Wanted, WatchedTraffic, WriteRule};
+use ordo_live::{WatchOptions, WatchedTraffic, WriteRule};
 use ordo_pseudo::nbd::{Address, Nbd};
 use ordo_pseudo::{DeviceSetup, KeepRequests, Recording, Transport};
 use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
 use super::calls::{Calls, waits};
-use super::instead::{Counters, Instead};
 use super::parts::InParts;
 use super::rotate::{Rotate, SampleTimes};
 use super::running::Signals;
+use super::streaming::{Counters, StreamingRecorder};
 use super::trace::wrote;
 use super::traffic::{top_files, whole};
 use super::volumes::{self, Recorder, report_all, together};
@@ -30,7 +30,7 @@ use crate::text::put;
 
 /// Options of a recording, and of the device's behaviour.
 #[derive(Args, Clone, Debug)]
-pub(super) struct How {
+pub(super) struct RecordOptions {
     /// Keep the trace, in a directory of Parquet files. The directory is made before the command
     /// runs.
     #[arg(long, short, value_name = "DIRECTORY")]
@@ -76,9 +76,9 @@ pub(super) struct How {
     volume: String,
 }
 
-impl How {
+impl RecordOptions {
     /// The options for one of several volumes: files have its name.
-    pub(super) fn for_volume(&self, name: &str) -> How {
+    pub(super) fn for_volume(&self, name: &str) -> RecordOptions {
         let mut how = self.clone();
         if !how.is_in_parts() {
             how.output = how.output.map(|dir| dir.join(name));
@@ -138,11 +138,15 @@ impl How {
 
     /// The recorder of a device with this name instead of a trace in memory, if that was asked for.
     /// Its observer is in `setup` then.
-    pub(super) fn instead(&self, device: &str, setup: &mut DeviceSetup) -> Result<Option<Instead>> {
+    pub(super) fn streaming(
+        &self,
+        device: &str,
+        setup: &mut DeviceSetup,
+    ) -> Result<Option<StreamingRecorder>> {
         if let Some(file) = &self.counters {
             let counters = Counters::new(file)?;
             setup.observer = Some(counters.observer(device));
-            return Ok(Some(Instead::Counters(counters)));
+            return Ok(Some(StreamingRecorder::Counters(counters)));
         }
         let Some(root) = self.output.as_deref().filter(|_| self.is_in_parts()) else {
             return Ok(None);
@@ -155,12 +159,12 @@ impl How {
             !self.without_contents,
             disk,
         )?);
-        Ok(Some(Instead::Parts(parts)))
+        Ok(Some(StreamingRecorder::Parts(parts)))
     }
 
-    pub(super) fn wanted(&self) -> Wanted {
+    pub(super) fn wanted(&self) -> WatchOptions {
         let rows = self.output.is_some() && self.last.is_none();
-        Wanted { rows, rules: self.rules.clone(), ..Wanted::default() }
+        WatchOptions { rows, rules: self.rules.clone(), ..WatchOptions::default() }
     }
 
     /// Makes the directory of the trace before the recording. A directory with anything else in it
@@ -311,7 +315,7 @@ pub struct Run {
     #[arg(long, default_value = "512m", value_name = "BYTES", value_parser = parse_bytes)]
     size: u64,
     #[command(flatten)]
-    how: How,
+    how: RecordOptions,
     /// Write the device's contents before the trace to this file.
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
@@ -357,7 +361,7 @@ pub struct Serve {
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
     tcp: Option<String>,
     #[command(flatten)]
-    how: How,
+    how: RecordOptions,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -403,13 +407,13 @@ pub fn run(args: &Run) -> Result<ExitCode> {
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
     let calls = if args.calls { Some(Calls::new()?) } else { None };
-    let instead = args.how.instead("memory", &mut setup)?;
+    let streaming = args.how.streaming("memory", &mut setup)?;
     let mounted = KernelMount::new(&system, args.how.wanted(), setup)?;
     let dir = mounted.dir().to_owned();
     let status = carry_out(args, &signals, &mounted, calls.as_ref());
-    if let Some(instead) = instead {
+    if let Some(streaming) = streaming {
         args.keep_start(&mounted.finish_recording()?)?;
-        put(None, &instead.reported(args.how.json)?)?;
+        put(None, &streaming.reported(args.how.json)?)?;
         return status;
     }
     let (recording, seen) = mounted.finish()?;

@@ -3,29 +3,29 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use ordo_live::counters::{CountersInto, CountersWanted, counting};
+use ordo_live::counters::{CounterOptions, CountersSlot, counting};
 use ordo_pseudo::MakeObserver;
 
 use super::analyze::tables;
 use super::parts::InParts;
 
 /// The recorder of a device.
-pub(super) enum Instead {
+pub(super) enum StreamingRecorder {
     /// A trace in parts.
     Parts(InParts),
     /// Counters alone.
     Counters(Counters),
 }
 
-impl Instead {
+impl StreamingRecorder {
     /// The results as text or as JSON; empty if nothing was recorded.
     ///
     /// # Errors
     /// The parts cannot be read.
     pub(super) fn reported(&self, as_json: bool) -> Result<String> {
         match self {
-            Instead::Parts(parts) => parts.reported(as_json),
-            Instead::Counters(counters) => counters.reported(as_json),
+            StreamingRecorder::Parts(parts) => parts.reported(as_json),
+            StreamingRecorder::Counters(counters) => counters.reported(as_json),
         }
     }
 }
@@ -33,7 +33,7 @@ impl Instead {
 /// Counters of a device.
 pub(super) struct Counters {
     file: PathBuf,
-    into: CountersInto,
+    into: CountersSlot,
 }
 
 impl Counters {
@@ -43,7 +43,7 @@ impl Counters {
     /// There is no folder for the file, or it cannot be written.
     pub(super) fn new(file: &Path) -> Result<Counters> {
         std::fs::write(file, "").with_context(|| format!("writing {}", file.display()))?;
-        Ok(Counters { file: file.to_owned(), into: CountersInto::default() })
+        Ok(Counters { file: file.to_owned(), into: CountersSlot::default() })
     }
 
     /// The observer of a device with this name.
@@ -53,7 +53,7 @@ impl Counters {
             eprintln!("ordo: {}: {error}; counting goes on", path.display());
         });
         let (file, device) = (self.file.clone(), device.to_owned());
-        counting(CountersWanted { file, device, failed }, self.into.clone())
+        counting(CounterOptions { file, device, failed }, self.into.clone())
     }
 
     fn reported(&self, as_json: bool) -> Result<String> {

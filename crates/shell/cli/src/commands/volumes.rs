@@ -8,25 +8,25 @@ use anyhow::{Context, Result, bail};
 use ordo_annotate::calls::StoredCall;
 use ordo_annotate::store::is_trace;
 use ordo_annotate::volumes::{DiskVolume, REST, Volumes};
-use ordo_live::Wanted;
+use ordo_live::WatchOptions;
 use ordo_live::volumes::{of_each, recording_of};
-use ordo_live::watching::{Into, WatchedTraffic, take, watching};
+use ordo_live::watching::{TrafficSlot, WatchedTraffic, take, watching};
 use ordo_pseudo::{DeviceSetup, Recording, Transport};
 use ordo_sba::disk;
 use ordo_trace::RequestOp;
 
 use super::in_use;
-use super::instead::Instead;
-use super::record::How;
+use super::record::RecordOptions;
+use super::streaming::StreamingRecorder;
 
 /// The recorder of a volume.
 pub(super) struct Recorder {
     /// Its name; empty if the device is one volume.
     pub(super) name: String,
-    how: How,
+    how: RecordOptions,
     volume: Option<DiskVolume>,
-    seen: Into,
-    instead: Option<Instead>,
+    seen: TrafficSlot,
+    streaming: Option<StreamingRecorder>,
 }
 
 /// The volumes of a device or an image that nothing else uses. Faults of its partition tables are
@@ -95,7 +95,7 @@ impl Recorder {
     /// # Errors
     /// A directory or a file cannot be written.
     pub(super) fn of(
-        how: &How,
+        how: &RecordOptions,
         place: Transport,
         name: &str,
         volumes: &[DiskVolume],
@@ -130,18 +130,18 @@ impl Recorder {
     }
 
     fn one(
-        how: How,
+        how: RecordOptions,
         device: &str,
         name: String,
         volume: Option<&DiskVolume>,
         setup: &mut DeviceSetup,
     ) -> Result<Recorder> {
-        let seen = Into::default();
+        let seen = TrafficSlot::default();
         let tables = volume.filter(|volume| volume.name == REST).cloned();
-        let wanted = Wanted { tables, ..how.wanted() };
+        let wanted = WatchOptions { tables, ..how.wanted() };
         setup.observer = Some(watching(wanted, Arc::clone(&seen)));
-        let instead = how.instead(device, setup)?;
-        Ok(Recorder { name, how, volume: volume.cloned(), seen, instead })
+        let streaming = how.streaming(device, setup)?;
+        Ok(Recorder { name, how, volume: volume.cloned(), seen, streaming })
     }
 
     /// The analysis of the volume as text or as JSON, of the device's recording; empty if there is
@@ -155,8 +155,8 @@ impl Recorder {
         recording: &Recording,
         calls: impl FnOnce(&Recording, Option<&WatchedTraffic>) -> Result<Vec<StoredCall>>,
     ) -> Result<String> {
-        if let Some(instead) = &self.instead {
-            return instead.reported(self.how.json);
+        if let Some(streaming) = &self.streaming {
+            return streaming.reported(self.how.json);
         }
         let own = self.volume.as_ref().map(|volume| recording_of(volume, recording));
         let recording = own.as_ref().unwrap_or(recording);

@@ -26,7 +26,7 @@ use ordo_vfs::AnyFs;
 pub(crate) use judged::Salvaged;
 
 use crate::SystemError;
-use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, Half, MadeReport};
+use crate::format::{Ability, Attempt, CheckReport, Facts, Format, Half, MadeReport, SystemFuture};
 use crate::journaled::Replayed;
 use crate::mounted::{Mounted, OnlyRead};
 use crate::options::{
@@ -34,13 +34,13 @@ use crate::options::{
 };
 use crate::rules::names;
 use crate::size::u32_of;
-use crate::system::{ListedEntry, Mounting, PairFn, System};
+use crate::system::{ListedEntry, MountDevicesFn, Mounting, System};
 
 /// The format of both devices.
 pub struct Dual;
 
 const fn entry(name: &'static str, about: &'static str, disks: usize) -> ListedEntry {
-    let mount: PairFn = |rt, disks, options| Box::pin(mounted::mount(rt, disks, options));
+    let mount: MountDevicesFn = |rt, disks, options| Box::pin(mounted::mount(rt, disks, options));
     ListedEntry {
         name,
         about,
@@ -174,7 +174,7 @@ impl Format for Dual {
         true
     }
 
-    fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
+    fn is_on<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, bool> {
         Box::pin(async move { Ok(probe(disk).await?) })
     }
 
@@ -182,7 +182,7 @@ impl Format for Dual {
         true
     }
 
-    fn half<'a>(&'a self, disk: &'a Device) -> Done<'a, Option<Half>> {
+    fn half<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, Option<Half>> {
         Box::pin(async move {
             let found = read_identity(disk).await?.ok().filter(|id| id.data_at == 0);
             Ok(found.map(|id| {
@@ -204,7 +204,7 @@ impl Format for Dual {
         rt: &'a Runtime,
         disks: &'a [Device],
         options: &'a MakeOptions,
-    ) -> Done<'a, Box<dyn MadeReport>> {
+    ) -> SystemFuture<'a, Box<dyn MadeReport>> {
         Box::pin(async move {
             let made = self.options(options)?;
             if disks.len() > 1 && options.metadata.is_some() {
@@ -219,7 +219,7 @@ impl Format for Dual {
         _rt: &'a Runtime,
         disks: &'a [Device],
         options: &'a MountOptions,
-    ) -> Done<'a, Mounted> {
+    ) -> SystemFuture<'a, Mounted> {
         Box::pin(async move {
             let reader = match options.salvage {
                 true => ordo_dualfs::salvage::read(disks).await?.0,
@@ -232,11 +232,11 @@ impl Format for Dual {
         })
     }
 
-    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Mounted> {
+    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> SystemFuture<'a, Mounted> {
         Box::pin(async move { mounted::mount(rt, disks, &MountOptions::default()).await })
     }
 
-    fn facts<'a>(&'a self, _disk: &'a Device) -> Done<'a, Facts> {
+    fn facts<'a>(&'a self, _disk: &'a Device) -> SystemFuture<'a, Facts> {
         Box::pin(async move { Ok(Facts::default()) })
     }
 
@@ -247,7 +247,7 @@ impl Format for Dual {
         choice: &'a Choice,
         options: &'a MountOptions,
         tell: &'a MessageSink,
-    ) -> Done<'a, Attempt> {
+    ) -> SystemFuture<'a, Attempt> {
         Box::pin(async move {
             if choice.ordering.is_some_and(|ordering| ordering != DUALFS.ordering()) {
                 return Err(SystemError::Option { option: "ordering=", what: self.noun() });
@@ -276,7 +276,11 @@ impl Format for Dual {
         })
     }
 
-    fn replay<'a>(&'a self, _rt: &'a Runtime, _disks: &'a [Device]) -> Done<'a, Option<Replayed>> {
+    fn replay<'a>(
+        &'a self,
+        _rt: &'a Runtime,
+        _disks: &'a [Device],
+    ) -> SystemFuture<'a, Option<Replayed>> {
         // A reader rolls forward in memory, and a repair does it on disk.
         Box::pin(async move { Ok(None) })
     }
@@ -285,14 +289,18 @@ impl Format for Dual {
         &'a self,
         disks: &'a [Device],
         options: &'a CheckOptions,
-    ) -> Done<'a, Box<dyn CheckReport>> {
+    ) -> SystemFuture<'a, Box<dyn CheckReport>> {
         Box::pin(async move {
             let report = mirrored::check(disks, options.repair, options.skip_clean).await?;
             Ok(Box::new(report) as Box<dyn CheckReport>)
         })
     }
 
-    fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String> {
+    fn show<'a>(
+        &'a self,
+        disks: &'a [Device],
+        options: &'a ShowOptions,
+    ) -> SystemFuture<'a, String> {
         Box::pin(show::show(disks, options))
     }
 

@@ -24,7 +24,7 @@ use ordo_runtime::Runtime;
 
 use crate::SystemError;
 use crate::crashed::shaped;
-use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
+use crate::format::{Ability, Attempt, CheckReport, Facts, Format, MadeReport, SystemFuture};
 use crate::journaled::{self, Journaled, Replayed};
 use crate::mounted::{Mounted, OnFfs};
 use crate::options::{CheckOptions, Choice, MakeOptions, MessageSink, MountOptions, ShowOptions};
@@ -169,7 +169,7 @@ impl Format for UfsFormat {
         true
     }
 
-    fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
+    fn is_on<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, bool> {
         Box::pin(async move {
             match find_superblock(disk).await {
                 Ok(found) => Ok(found.sb.is_ufs1() == (self.0 == UfsVersion::Ufs1)),
@@ -184,7 +184,7 @@ impl Format for UfsFormat {
         rt: &'a Runtime,
         disks: &'a [Device],
         options: &'a MakeOptions,
-    ) -> Done<'a, Box<dyn MadeReport>> {
+    ) -> SystemFuture<'a, Box<dyn MadeReport>> {
         Box::pin(async move {
             let made = self.options(options)?;
             let have = disks[0].geometry().bytes;
@@ -208,21 +208,21 @@ impl Format for UfsFormat {
         rt: &'a Runtime,
         disks: &'a [Device],
         options: &'a MountOptions,
-    ) -> Done<'a, Mounted> {
+    ) -> SystemFuture<'a, Mounted> {
         Box::pin(async move {
             let options = MountOptions { read_only: true, ..options.clone() };
             plain(rt, disks[0].clone(), NoOrder, &options).await
         })
     }
 
-    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Mounted> {
+    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> SystemFuture<'a, Mounted> {
         Box::pin(async move {
             let options = MountOptions { use_reserve: true, ..MountOptions::default() };
             plain(rt, disks[0].clone(), NoOrder, &options).await
         })
     }
 
-    fn facts<'a>(&'a self, disk: &'a Device) -> Done<'a, Facts> {
+    fn facts<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, Facts> {
         Box::pin(async move {
             let found = find_superblock(disk).await?;
             let acl = found.sb.flags & FS_ACLS != 0;
@@ -237,11 +237,15 @@ impl Format for UfsFormat {
         choice: &'a Choice,
         options: &'a MountOptions,
         tell: &'a MessageSink,
-    ) -> Done<'a, Attempt> {
+    ) -> SystemFuture<'a, Attempt> {
         Box::pin(attach::attach(rt, disks, choice, options, tell))
     }
 
-    fn replay<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Option<Replayed>> {
+    fn replay<'a>(
+        &'a self,
+        rt: &'a Runtime,
+        disks: &'a [Device],
+    ) -> SystemFuture<'a, Option<Replayed>> {
         Box::pin(async move { Ok(journaled::replay(rt, disks).await?) })
     }
 
@@ -249,11 +253,15 @@ impl Format for UfsFormat {
         &'a self,
         disks: &'a [Device],
         options: &'a CheckOptions,
-    ) -> Done<'a, Box<dyn CheckReport>> {
+    ) -> SystemFuture<'a, Box<dyn CheckReport>> {
         Box::pin(async move { Ok(Box::new(check(&disks[0], options).await?) as Box<_>) })
     }
 
-    fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String> {
+    fn show<'a>(
+        &'a self,
+        disks: &'a [Device],
+        options: &'a ShowOptions,
+    ) -> SystemFuture<'a, String> {
         Box::pin(show::show(&disks[0], options))
     }
 

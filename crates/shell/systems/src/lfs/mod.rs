@@ -23,7 +23,7 @@ use ordo_runtime::Runtime;
 use ordo_vfs::AnyFs;
 
 use crate::SystemError;
-use crate::format::{Ability, Attempt, CheckReport, Done, Facts, Format, MadeReport};
+use crate::format::{Ability, Attempt, CheckReport, Facts, Format, MadeReport, SystemFuture};
 use crate::journaled::Replayed;
 use crate::mounted::{Mounted, OnlyRead};
 use crate::options::{
@@ -112,7 +112,7 @@ impl Format for Lfs {
         true
     }
 
-    fn is_on<'a>(&'a self, disk: &'a Device) -> Done<'a, bool> {
+    fn is_on<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, bool> {
         Box::pin(async move { Ok(ordo_lfs::superblock::probe(disk).await?) })
     }
 
@@ -121,7 +121,7 @@ impl Format for Lfs {
         rt: &'a Runtime,
         disks: &'a [Device],
         options: &'a MakeOptions,
-    ) -> Done<'a, Box<dyn MadeReport>> {
+    ) -> SystemFuture<'a, Box<dyn MadeReport>> {
         Box::pin(async move {
             let have = disks[0].geometry().bytes;
             let size = options.size.unwrap_or(have);
@@ -141,20 +141,20 @@ impl Format for Lfs {
         _rt: &'a Runtime,
         disks: &'a [Device],
         _options: &'a MountOptions,
-    ) -> Done<'a, Mounted> {
+    ) -> SystemFuture<'a, Mounted> {
         Box::pin(async move {
             let reader = LfsReader::mount(disks[0].clone()).await?;
             Ok(Mounted::new(AnyFs::new(reader), OnlyRead))
         })
     }
 
-    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> Done<'a, Mounted> {
+    fn edit<'a>(&'a self, rt: &'a Runtime, disks: &'a [Device]) -> SystemFuture<'a, Mounted> {
         Box::pin(
             async move { mounted::mount(rt, disks[0].clone(), &MountOptions::default()).await },
         )
     }
 
-    fn facts<'a>(&'a self, _disk: &'a Device) -> Done<'a, Facts> {
+    fn facts<'a>(&'a self, _disk: &'a Device) -> SystemFuture<'a, Facts> {
         Box::pin(async move { Ok(Facts::default()) })
     }
 
@@ -165,7 +165,7 @@ impl Format for Lfs {
         choice: &'a Choice,
         options: &'a MountOptions,
         tell: &'a MessageSink,
-    ) -> Done<'a, Attempt> {
+    ) -> SystemFuture<'a, Attempt> {
         Box::pin(async move {
             if choice.ordering.is_some_and(|ordering| ordering != LFS.ordering()) {
                 return Err(SystemError::Option { option: "ordering=", what: self.noun() });
@@ -195,7 +195,11 @@ impl Format for Lfs {
         })
     }
 
-    fn replay<'a>(&'a self, _rt: &'a Runtime, _disks: &'a [Device]) -> Done<'a, Option<Replayed>> {
+    fn replay<'a>(
+        &'a self,
+        _rt: &'a Runtime,
+        _disks: &'a [Device],
+    ) -> SystemFuture<'a, Option<Replayed>> {
         // A reader rolls forward in memory, and a repair does it on disk.
         Box::pin(async move { Ok(None) })
     }
@@ -204,7 +208,7 @@ impl Format for Lfs {
         &'a self,
         disks: &'a [Device],
         options: &'a CheckOptions,
-    ) -> Done<'a, Box<dyn CheckReport>> {
+    ) -> SystemFuture<'a, Box<dyn CheckReport>> {
         Box::pin(async move {
             if disks.len() > 1 {
                 return Err(SystemError::Option { option: "--journal", what: self.noun() });
@@ -220,7 +224,11 @@ impl Format for Lfs {
         })
     }
 
-    fn show<'a>(&'a self, disks: &'a [Device], options: &'a ShowOptions) -> Done<'a, String> {
+    fn show<'a>(
+        &'a self,
+        disks: &'a [Device],
+        options: &'a ShowOptions,
+    ) -> SystemFuture<'a, String> {
         Box::pin(show::show(&disks[0], options))
     }
 

@@ -123,7 +123,7 @@ pub struct Mount {
 const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 
 pub fn run(args: &Mount) -> Result<ExitCode> {
-    let mut wanted = options::Wanted::parse(&args.options)?;
+    let mut wanted = options::MountRequest::parse(&args.options)?;
     let MetadataPaths { meta_device, meta_mirror } = args.metadata.clone();
     wanted.meta_device = meta_device.or(wanted.meta_device);
     wanted.meta_mirror = meta_mirror.or(wanted.meta_mirror);

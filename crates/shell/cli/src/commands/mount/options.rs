@@ -34,7 +34,7 @@ pub enum LogPlace {
 
 /// All options.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct MountRequest {
     /// The ordering, by its name in the registry.
     pub ordering: Option<&'static str>,
     pub log: Option<LogPlace>,
@@ -93,7 +93,7 @@ pub struct Wanted {
     pub flags: Vec<String>,
 }
 
-impl Wanted {
+impl MountRequest {
     /// Refuses an option that means nothing for the file system that was found.
     pub fn check(&self, format: &dyn Format) -> Result<()> {
         let cleaner = self.for_cleaners.as_ref().filter(|_| !format.has_cleaner());
@@ -109,8 +109,8 @@ impl Wanted {
     }
 
     /// Parses lists of options.
-    pub fn parse(lists: &[String]) -> Result<Wanted> {
-        let mut wanted = Wanted::default();
+    pub fn parse(lists: &[String]) -> Result<MountRequest> {
+        let mut wanted = MountRequest::default();
         let all = lists.iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty());
         for word in all {
             wanted.take(word).with_context(|| format!("-o {word}"))?;
@@ -293,33 +293,33 @@ mod tests {
     #[test]
     fn options_are_read() {
         let line = "rw,nofail,x-systemd.automount,nodev,ordering=soft-updates,cache=64m,uid=1000:0";
-        let wanted = Wanted::parse(&[line.into(), "ro".into()]).unwrap();
+        let wanted = MountRequest::parse(&[line.into(), "ro".into()]).unwrap();
         assert!(wanted.read_only && !wanted.read_write);
         assert_eq!(wanted.ordering, Some("soft-updates"));
         assert_eq!((wanted.cache, wanted.flags.len()), (Some(64 << 20), 1));
         assert_eq!(wanted.ids.users, Ids::All { here: 1000, disk: 0 });
-        let greedy = Wanted::parse(&["cleaner=greedy,idle=0.5,clean-low=30".into()]).unwrap();
+        let greedy = MountRequest::parse(&["cleaner=greedy,idle=0.5,clean-low=30".into()]).unwrap();
         assert_eq!(wanted.cleaning, Cleaning::default());
         let (policy, idle) = (CleanerPolicy::Greedy, Some(Duration::from_millis(500)));
         assert_eq!(
             greedy.cleaning,
             Cleaning { policy, idle, clean_low: 30, ..Cleaning::default() }
         );
-        assert_eq!(Wanted::parse(&["idle=off".into()]).unwrap().cleaning.idle, None);
-        let dual =
-            Wanted::parse(&["prefetch=off,order=number,relocate=9,affinity=3".into()]).unwrap();
+        assert_eq!(MountRequest::parse(&["idle=off".into()]).unwrap().cleaning.idle, None);
+        let dual = MountRequest::parse(&["prefetch=off,order=number,relocate=9,affinity=3".into()])
+            .unwrap();
         let locality = Locality { prefetch: 0, inverse: false, relocate: 9 };
         assert_eq!(dual.dual, DualOptions { affinity: Some(3), locality });
-        let tuned = Wanted::parse(&["maxcontig=8,rotgap=2".into()]).unwrap().tuning;
+        let tuned = MountRequest::parse(&["maxcontig=8,rotgap=2".into()]).unwrap().tuning;
         assert_eq!(tuned, Tuning { max_contig: Some(8), gap: 2 });
-        let journal = Wanted::parse(&["contents=data,commits=tangled,commit-every=5".into()]);
+        let journal = MountRequest::parse(&["contents=data,commits=tangled,commit-every=5".into()]);
         let journal = journal.unwrap().journal.unwrap();
         assert_eq!(journal.every, Some(Duration::from_secs(5)));
-        let group = Wanted::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
+        let group = MountRequest::parse(&["group-delay=250,group-batch=8".into()]).unwrap();
         assert!(group.group_commit);
         assert_eq!(group.group_delay, Some(Duration::from_micros(250)));
         assert_eq!(group.group_batch, Some(8));
-        assert_eq!(Wanted::parse(&["timeout=30".into()]).unwrap().timeout, 30);
+        assert_eq!(MountRequest::parse(&["timeout=30".into()]).unwrap().timeout, 30);
         for wrong in [
             "group-delay=soon",
             "orderin=sync",
@@ -350,7 +350,7 @@ mod tests {
             "timeout=70000",
             "rww",
         ] {
-            assert!(Wanted::parse(&[wrong.into()]).is_err(), "{wrong}");
+            assert!(MountRequest::parse(&[wrong.into()]).is_err(), "{wrong}");
         }
     }
 }

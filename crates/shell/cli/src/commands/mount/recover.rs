@@ -17,7 +17,7 @@ use ordo_systems::{
 };
 
 use super::Mount;
-use super::options::{LogPlace, Wanted, WriteUnit};
+use super::options::{LogPlace, MountRequest, WriteUnit};
 use super::pressure;
 use super::serve::serve;
 use super::tell::MessageSink;
@@ -40,7 +40,7 @@ const TIME_GRAIN: Duration = Duration::from_millis(4);
 pub struct Plan<'a> {
     pub runtime: &'a Runtime,
     pub args: &'a Mount,
-    pub wanted: &'a Wanted,
+    pub wanted: &'a MountRequest,
     pub tell: &'a MessageSink,
     /// The file system's devices, in the order of its format, and then the log's, if it has one of
     /// its own.
@@ -55,7 +55,7 @@ pub struct Plan<'a> {
 pub async fn mount_and_serve(
     runtime: &Runtime,
     args: &Mount,
-    wanted: &Wanted,
+    wanted: &MountRequest,
     tell: &MessageSink,
 ) -> Result<()> {
     let name = || args.image.display().to_string();
@@ -126,7 +126,7 @@ async fn whole(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Dis
 }
 
 /// Opens the image for writing. If that fails and `rw` was not given, opens it for reading.
-fn open(runtime: &Runtime, args: &Mount, wanted: &Wanted) -> Result<(FileDisk, bool)> {
+fn open(runtime: &Runtime, args: &Mount, wanted: &MountRequest) -> Result<(FileDisk, bool)> {
     if wanted.read_only {
         return Ok((FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?, false));
     }
@@ -192,7 +192,7 @@ impl Plan<'_> {
     }
 
     fn choice(&self) -> Choice {
-        let Wanted { ordering, log, log_sync, group_commit, .. } = self.wanted;
+        let MountRequest { ordering, log, log_sync, group_commit, .. } = self.wanted;
         let usual = Journaled::usual_group();
         Choice {
             ordering: *ordering,

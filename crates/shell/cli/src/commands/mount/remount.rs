@@ -8,11 +8,11 @@ use ordo_fuse::kernel;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use super::options::Wanted;
+use super::options::MountRequest;
 use super::umount::assert_ours;
 
 /// Remounts read-only or read-write, with the given options. All else stays as it was.
-pub fn run(dir: &Path, wanted: &Wanted) -> Result<ExitCode> {
+pub fn run(dir: &Path, wanted: &MountRequest) -> Result<ExitCode> {
     let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
     assert_ours(&dir)?;
     let remount = |read_only| {
