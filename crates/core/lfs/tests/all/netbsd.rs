@@ -37,8 +37,8 @@ fn mount(image: &[u8]) -> LfsReader {
 
 /// The SHA-256 of each contents, by the tool `sha256sum`.
 fn sha256(contents: &[Vec<u8>]) -> Vec<String> {
-    let folder = std::env::temp_dir().join(format!("ordo-lfs-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
     let mut names = Vec::new();
     for (i, bytes) in contents.iter().enumerate() {
         std::fs::write(folder.join(i.to_string()), bytes).unwrap();
@@ -46,14 +46,13 @@ fn sha256(contents: &[Vec<u8>]) -> Vec<String> {
     }
     let mut child = Command::new("xargs")
         .args(["sha256sum", "--"])
-        .current_dir(&folder)
+        .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(names.join("\n").as_bytes()).unwrap();
     let out = child.wait_with_output().unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     let sums = String::from_utf8(out.stdout).unwrap();
     sums.lines().map(|l| l.split_whitespace().next().unwrap().to_owned()).collect()
 }
