@@ -164,8 +164,7 @@ impl<'a> Faults<'a> {
 
     /// A part that differs, and that was changed through a mapping: no call wrote it.
     fn mapped(&self, path: &str, object: &Object, spans: &[Span]) -> Option<Fault> {
-        let touches = |map: &&Mapped| !Object::unsynced(&bare(map), spans).is_empty();
-        let maps = || object.maps.iter().rev().filter(touches);
+        let maps = || object.maps.iter().rev().filter(|map| touches(map, spans));
         let unsynced = |map: &Mapped| Some(Object::unsynced(map, spans)).filter(|s| !s.is_empty());
         if let Some((map, lost)) = maps().find_map(|map| Some((map, unsynced(map)?))) {
             let mut fault = Fault::new(path, Mistake::MappedWithoutSync, map.call);
@@ -326,8 +325,7 @@ impl<'a> Faults<'a> {
         let cut = object.cut.map(|n| Fault::new(path, Mistake::TruncateInPlace, n));
         let mapped = || match defect {
             Defect::Changed { spans, .. } => {
-                let touches = |map: &&Mapped| !Object::unsynced(&bare(map), spans).is_empty();
-                let map = object.maps.iter().rfind(touches)?;
+                let map = object.maps.iter().rfind(|map| touches(map, spans))?;
                 Some(Fault::new(path, Mistake::OverwriteInPlace, map.call))
             }
             _ => None,
@@ -368,9 +366,10 @@ impl<'a> Faults<'a> {
     }
 }
 
-/// A mapping of which nothing was synced, to see what it has at all.
-fn bare(map: &Mapped) -> Mapped {
-    Mapped { span: blocks(map.span), synced: Vec::new(), ..map.clone() }
+/// Whether a mapping has blocks of these parts, synced or not.
+fn touches(map: &Mapped, spans: &[Span]) -> bool {
+    let of = blocks(map.span);
+    spans.iter().any(|span| span.0.max(of.0) < span.1.min(of.1))
 }
 
 /// The directories above a path, the nearest first.
