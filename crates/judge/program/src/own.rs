@@ -24,7 +24,7 @@ use ordo_vfs::{AnyFs, FileSystem, FsResult, SetAttr};
 
 use crate::ProgramError;
 use crate::markpipe::{MarkPipe, MarkedDisk};
-use crate::stand::{PAUSE, TRIES};
+use crate::stand::PAUSE;
 
 /// The largest write with which a disk is filled, in bytes.
 const PIECE: usize = 1 << 20;
@@ -64,6 +64,9 @@ pub struct OwnMounting {
 fn words(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
+
+/// The number of times that an unmount is tried before a lazy one: a second and a half.
+const TRIES: u32 = 300;
 
 /// The mounted file system as other threads see it.
 pub(crate) struct OwnMount {

@@ -26,7 +26,7 @@ use crate::{ProgramError, btrfs, sys};
 
 /// The number of times that an unmount is tried while the mount is busy; the next constant is the
 /// pause between two. On a busy machine, processes that have been killed take seconds to end.
-pub(crate) const TRIES: u32 = 2000;
+const TRIES: u32 = 2000;
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
 /// A place at which states are put and mounted.
@@ -153,16 +153,7 @@ impl LoopDevices {
     /// is starting has this one's open files, and so the exclusive one of [`released`], until it is
     /// executed.
     fn mount(&self, dir: &Path) -> io::Result<()> {
-        let mut tries = 0;
-        loop {
-            match self.system.mount(&self.paths, dir) {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < TRIES => {
-                    std::thread::sleep(PAUSE);
-                    tries += 1;
-                }
-                done => return done,
-            }
-        }
+        while_busy(TRIES, || self.system.mount(&self.paths, dir))
     }
 
     fn look<T>(
@@ -206,27 +197,26 @@ impl LoopDevices {
 /// system of this one.
 fn released(device: &Path, tries: u32) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-    for _ in 0..tries {
-        match rustix::fs::open(device, flags, rustix::fs::Mode::empty()) {
-            Err(rustix::io::Errno::BUSY) => std::thread::sleep(PAUSE),
-            _ => return Ok(()),
-        }
-    }
-    Err(rustix::io::Errno::BUSY.into())
+    while_busy(tries, || match rustix::fs::open(device, flags, rustix::fs::Mode::empty()) {
+        Err(rustix::io::Errno::BUSY) => Err(rustix::io::Errno::BUSY.into()),
+        _ => Ok(()),
+    })
 }
 
 /// Unmounts. A process that is just ending may keep the mount busy for a moment.
 pub(crate) fn unmount(dir: &Path) -> io::Result<()> {
-    let mut tries = 0;
-    loop {
-        match rustix::mount::unmount(dir, UnmountFlags::empty()) {
-            Err(rustix::io::Errno::BUSY) if tries < TRIES => {
-                std::thread::sleep(PAUSE);
-                tries += 1;
-            }
-            done => return Ok(done?),
+    while_busy(TRIES, || Ok(rustix::mount::unmount(dir, UnmountFlags::empty())?))
+}
+
+/// Calls `call` again while something is busy, after a pause each time, `tries` times at most.
+fn while_busy(tries: u32, mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 0..tries {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(PAUSE),
+            done => return done,
         }
     }
+    call()
 }
 
 #[cfg(test)]
