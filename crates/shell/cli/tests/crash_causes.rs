@@ -11,7 +11,7 @@ mod programs;
 
 use std::path::Path;
 
-use programs::{TOOLS, crash, is_possible};
+use programs::{TOOLS, crash, crash_row, is_possible};
 use serde_json::Value;
 
 /// A program, the first cause, and the beginning of the file's name.
@@ -35,9 +35,7 @@ const HARMLESS: [(&str, &str); 1] = [("mapped-pages", "btrfs")];
 fn crashed(dir: &Path, args: &[&str], command: &[&str]) -> (i32, Value, String) {
     let more = ["--json", "--quiet", "--recovery-every", "0", "--save", "f.json"];
     let args = [args, &more, &["--"], command].concat();
-    let (code, out, err) = crash(dir, &args);
-    let value: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
-    (code, value["rows"][0].clone(), format!("{out}{err}"))
+    crash_row(dir, &args)
 }
 
 /// One of the programs of `causes.py`, or its twin, on a file system.

@@ -10,7 +10,7 @@ mod programs;
 
 use std::path::{Path, PathBuf};
 
-use programs::{crash, is_possible};
+use programs::{crash_row, is_possible};
 use serde_json::Value;
 
 const TOOLS: [&str; 2] = ["mke2fs", "python3"];
@@ -51,9 +51,7 @@ os.write(shared, b'promise-9-')
 fn crashed(dir: &Path, states: &str, check: &str, run: &[&str]) -> (i32, Value, String) {
     let args = ["--states", states, "--recovery-every", "0", "--neighbour", "0", "--json"];
     let args = [&args[..], &["--check", check, "--"], run].concat();
-    let (code, out, err) = crash(dir, &args);
-    let value: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
-    (code, value["rows"][0].clone(), format!("{out}{err}"))
+    crash_row(dir, &args)
 }
 
 /// A correct program is not accused, however many promises it makes.

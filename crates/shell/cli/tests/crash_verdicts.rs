@@ -10,8 +10,7 @@ mod programs;
 
 use std::path::Path;
 
-use programs::{crash, is_possible};
-use serde_json::Value;
+use programs::{crash, crash_row, is_possible};
 
 const TOOLS: [&str; 2] = ["mke2fs", "python3"];
 
@@ -136,9 +135,7 @@ os.fsync(fd)
         { echo owner is $(stat -c %u f); exit 1; }";
     let args = ["--states", "100", "--recovery-every", "0", "--json", "--check", check, "--"];
     let args = [&args[..], &["python3", "-c", run]].concat();
-    let (code, out, err) = crash(dir.path(), &args);
-    let value: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
-    let row = &value["rows"][0];
+    let (code, row, _) = crash_row(dir.path(), &args);
     assert!(code == 1 && row["lost_durable"].as_u64() > Some(0), "{code} {row}");
     let told = row["findings"][0].to_string();
     assert!(told.contains("f belongs to 0:0, not 1234:1234"), "{told}");

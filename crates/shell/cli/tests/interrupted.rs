@@ -70,13 +70,8 @@ fn finished_runs_of_a_search_are_shown() {
 fn a_search_in_a_kernels_file_system_leaves_no_mount() {
     let before = mounted();
     let mut child = start(&["crash", "--fs", "ext4", "--runs", "50", "--states", "3000"]);
-    let begun = Instant::now();
-    while !mounted().difference(&before).any(|dir| dir.contains("/ordo-live-")) {
-        if child.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_secs(60) {
-            let _ = child.kill();
-            return ordo_testkit::skip("no loop device");
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    if !mounts(&mut child, &before) {
+        return ordo_testkit::skip("no loop device");
     }
     let run = mounted().difference(&before).find_map(|dir| {
         let (folder, _) = dir.split_once("/ordo-live-")?;
@@ -141,19 +136,28 @@ fn mounted() -> BTreeSet<String> {
     dirs.filter(ours).map(str::to_owned).collect()
 }
 
+/// Waits until a command has mounted a kernel's file system. False if it has ended instead, or does
+/// not begin.
+fn mounts(child: &mut Child, before: &BTreeSet<String>) -> bool {
+    let begun = Instant::now();
+    while !mounted().difference(before).any(|dir| dir.contains("/ordo-live-")) {
+        if child.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
 /// Experiments on a kernel's file system: its mount, its device and their folders are gone. Tests
 /// beside this one may have mounts of their own.
 #[test]
 fn stopped_experiments_leave_no_mount() {
     let before = mounted();
     let mut child = start(&["infer", "--fs", "ext4", "--only", "timers", "--size", "64m"]);
-    let begun = Instant::now();
-    while !mounted().difference(&before).any(|dir| dir.contains("/ordo-live-")) {
-        if child.try_wait().unwrap().is_some() || begun.elapsed() > Duration::from_secs(60) {
-            let _ = child.kill();
-            return ordo_testkit::skip("no pseudo-device");
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    if !mounts(&mut child, &before) {
+        return ordo_testkit::skip("no pseudo-device");
     }
     std::thread::sleep(Duration::from_secs(1));
     let ours: BTreeSet<String> = mounted().difference(&before).cloned().collect();

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use assert_cmd::Command;
+use serde_json::Value;
 
 /// Whether this machine has what the tests need.
 pub fn is_possible(tools: &[&str]) -> bool {
@@ -23,6 +24,14 @@ pub fn is_possible(tools: &[&str]) -> bool {
 
 /// The programs that most of the tests need.
 pub const TOOLS: [&str; 3] = ["mke2fs", "strace", "python3"];
+
+/// Runs `ordo crash` with `--json` among the arguments. Returns its exit status, the first row, and
+/// all that was printed.
+pub fn crash_row(dir: &Path, args: &[&str]) -> (i32, Value, String) {
+    let (code, out, err) = crash(dir, args);
+    let value: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    (code, value["rows"][0].clone(), format!("{out}{err}"))
+}
 
 /// Runs `ordo crash`. Returns its exit status, its output and its errors.
 pub fn crash(dir: &Path, args: &[&str]) -> (i32, String, String) {
