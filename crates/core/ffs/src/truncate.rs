@@ -86,9 +86,8 @@ impl Ffs {
         let len = (size - last * bsize) as usize;
         match self.make_file_block(op, ip, last, len, Fill::Keep).await {
             Ok(buf) => {
-                if old > last * bsize {
-                    buf.write(|bytes| bytes[(old % bsize) as usize..].fill(0));
-                }
+                // Zeros also if the block was there before, behind the file's old end.
+                buf.write(|bytes| bytes[old.saturating_sub(last * bsize) as usize..].fill(0));
                 self.cache.mark_dirty(&buf);
                 self.note_size(op, ip, size).await
             }

@@ -291,15 +291,15 @@ impl<L: Layout> Ufs<L> {
                 ip.record_mut().size = old_size.max(at + n as u64);
             }
             let used = (old_size.saturating_sub(lbn * block as u64)).min(buf.len() as u64);
-            // Behind the file's end, a reused or enlarged block may have bytes of an older file.
-            let ends_here = within + n >= used as usize;
+            let used = used as usize;
+            // Behind the file's end a block may have bytes of an older file: one that is reused or
+            // enlarged, and one whose contents were not all written when the power went.
+            let ends_here = within + n >= used;
             let range = within..if ends_here { buf.len() } else { within + n };
             buf.overwrite(range, piece);
-            if !ends_here {
-                let tail = used as usize..buf.len();
-                if !tail.is_empty() {
-                    buf.write_part(tail, |bytes| bytes.fill(0));
-                }
+            let behind = if ends_here { used..within } else { used..buf.len() };
+            if !behind.is_empty() {
+                buf.write_part(behind, |bytes| bytes.fill(0));
             }
             self.cache().mark_dirty(&buf);
             self.cache().runtime().cpu().bytes(n);
