@@ -16,7 +16,7 @@ pub struct Lot {
     pub kills: usize,
     /// Syncs of a file or folder that returned before a kill.
     pub syncs: usize,
-    /// The number of files that had to be there, whole, after a recovery.
+    /// The number of names that had to lead to what was durable, after a recovery.
     pub firm: usize,
     pub failures: Vec<String>,
 }
@@ -53,9 +53,12 @@ pub fn write_page(path: &Path, lots: &[Lot], seed: u64, freebsd: bool) {
     );
     page.push_str(
         "Two or three programs make, overwrite, append to, cut, rename, replace and remove files, and sync most of\n\
-         them; the server is killed after 10 to 1,500 ms. An image is killed up to four times in a row. After recovery\n\
-         (a mount, or `ordo fsck -p`; under `none`, `ordo fsck -y`) the files that were synced are compared, and both\n\
-         checks look.\n\n",
+         them. One to three others make all kinds of inodes durable, one call at a time, by an fsync of the file or of\n\
+         its directory: owners, permissions, times, extended attributes, device numbers, targets, names (also from\n\
+         O_TMPFILE, exchanged and linked), and contents that were written, cut, punched, mapped or written past the\n\
+         kernel's cache, with holes of up to 20 GB. The server is killed after 10 to 1,500 ms. An image is killed up to\n\
+         four times in a row. After recovery (a mount, or `ordo fsck -p`; under `none`, `ordo fsck -y`) all that was\n\
+         durable is compared, and both checks look.\n\n",
     );
     page.push_str(match freebsd {
         true => {
@@ -65,7 +68,7 @@ pub fn write_page(path: &Path, lots: &[Lot], seed: u64, freebsd: bool) {
         false => "FreeBSD's fsck was not asked (`FSCK=` names it): only Ordo's own looked.\n\n",
     });
     page.push_str(
-        "| ordering | format | blocks | kills | syncs before | files that had to be there | failed |\n",
+        "| ordering | format | blocks | kills | syncs before | names that had to be right | failed |\n",
     );
     page.push_str("|---|---|---|---|---|---|---|\n");
     let mut sorted: Vec<_> = lots.iter().collect();

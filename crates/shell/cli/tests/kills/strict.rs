@@ -112,9 +112,14 @@ impl Facts {
         let mut attributes = BTreeMap::new();
         for name in ATTRIBUTES.iter().filter(|_| kind.is_file()) {
             let mut value = vec![0; 4096];
-            if let Ok(len) = rustix::fs::lgetxattr(path, *name, &mut value[..]) {
-                value.truncate(len);
-                attributes.insert((*name).to_owned(), value);
+            match rustix::fs::lgetxattr(path, *name, &mut value[..]) {
+                Ok(len) => {
+                    value.truncate(len);
+                    attributes.insert((*name).to_owned(), value);
+                }
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                // Of a server that is gone, the kernel may still answer for everything else.
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(Some(Facts {
