@@ -561,9 +561,8 @@ impl RecordedDisk {
         start(std::slice::from_ref(&self.0));
     }
 
-    /// Puts a mark into the trace.
-    pub fn mark(&self, text: &str) {
-        self.0.mark(text);
+    pub(crate) fn core(&self) -> Rc<Core> {
+        self.0.clone()
     }
 
     /// Notes how many lines of marks were never finished.

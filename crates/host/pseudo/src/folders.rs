@@ -31,7 +31,7 @@ const RUN: &str = "ordo-run-";
 /// The file in it that the process keeps locked.
 const LOCK: &str = "lock";
 /// The source of mounts whose server is a thread of the dead process, so that they are dead too.
-const OWN_MOUNT: &str = "ordo-program";
+pub(crate) const OWN_MOUNT: &str = "ordo-program";
 /// The number of times that a folder is made again because a cleanup has taken it for a dead one.
 const TRIES: u32 = 16;
 

@@ -5,7 +5,7 @@
 //! virtual machines and other kernels there is NBD instead ([`nbd`]). Beneath either: a tap, rules
 //! about writes, and memory, an image, or a device (`device`). A thread of its own serves the
 //! requests; the user of the device holds a [`Session`] or an [`nbd::Nbd`]. A file system of the
-//! same thread uses a [`RecordedDisk`], which has only the part beneath.
+//! same thread uses a [`RecordedDisk`], which has only the part beneath, and a [`MarkFile`] for marks.
 //!
 //! Invariants:
 //! - The recording has every request to the device, in the order of arrival, with its contents.
@@ -35,6 +35,7 @@ mod device;
 mod file;
 mod folders;
 mod later;
+mod markfile;
 mod marks;
 pub mod nbd;
 mod session;
@@ -49,7 +50,7 @@ pub use device::{
 pub use folders::{
     Folder, Leftover, drop_mounts_of_others, leftovers, remove_leftovers, remove_own,
 };
-pub use marks::LinePipe;
+pub use markfile::{MarkFile, MarkLines, MarkServer};
 pub use session::{PseudoError, Session};
 pub use storage::DeviceContents;
 pub use watchdog::WatchedMount;

@@ -129,7 +129,7 @@ fn is_alive(thread: u32) -> bool {
 /// apart, so only a line that is written at once, and is no longer than 4,096 bytes, is safe from
 /// those of other writers.
 #[derive(Debug)]
-pub struct LinePipe {
+pub(crate) struct LinePipe {
     file: Arc<File>,
     lines: RefCell<Lines>,
 }
@@ -140,7 +140,7 @@ impl LinePipe {
     ///
     /// # Errors
     /// The pipe exists, or cannot be made or opened.
-    pub fn make(path: &Path, permissions: u32) -> io::Result<LinePipe> {
+    pub(crate) fn make(path: &Path, permissions: u32) -> io::Result<LinePipe> {
         rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(permissions), 0)?;
         // The process's mask may have taken some of them.
         std::fs::set_permissions(path, Permissions::from_mode(permissions))?;
@@ -150,7 +150,7 @@ impl LinePipe {
     }
 
     /// Calls `each` with every whole line, without its end, that was written so far.
-    pub fn take(&self, mut each: impl FnMut(&str)) {
+    pub(crate) fn take(&self, mut each: impl FnMut(&str)) {
         let mut some = [0; 64 << 10];
         while let Ok(read @ 1..) = (&*self.file).read(&mut some) {
             self.put_together(&some[..read], &mut each);
@@ -158,15 +158,10 @@ impl LinePipe {
     }
 
     /// Calls `each` with lines as they come.
-    pub async fn follow(&self, runtime: &Runtime, mut each: impl FnMut(&str)) {
+    pub(crate) async fn follow(&self, runtime: &Runtime, mut each: impl FnMut(&str)) {
         while runtime.readable(&self.file).await.is_ok() {
             self.take(&mut each);
         }
-    }
-
-    /// The number of lines whose newline has not come.
-    pub fn unfinished(&self) -> usize {
-        self.lines.borrow().unfinished()
     }
 
     fn put_together(&self, bytes: &[u8], each: &mut impl FnMut(&str)) {
@@ -194,7 +189,7 @@ mod tests {
             });
         }
         assert_eq!(marks, ["one", "two", "three"]);
-        assert_eq!(pipe.unfinished(), 1);
+        assert_eq!(pipe.lines.borrow().unfinished(), 1);
     }
 
     /// The parts of lines come as the kernel and several writers hand them over: a line of 1 MB in

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
 use ordo_fuse::{Handler, HandlerOptions, dev, loopdev};
-use ordo_runtime::Executor;
+use ordo_runtime::{Executor, Runtime};
 
 use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DeviceFs, MARKS, START, name_of};
@@ -282,26 +282,38 @@ fn serve(attached: Attached, setups: Vec<DeviceSetup>) -> Served {
     let io_uring = setups.first().is_none_or(|setup| setup.io_uring);
     let cores = setups.into_iter().map(|setup| Core::new(&runtime, setup).map(Rc::new));
     let cores = cores.collect::<Result<Vec<_>, String>>()?;
-    let (lines, writer) = (Rc::new(RefCell::new(Lines::default())), Rc::new(Cell::default()));
-    let fs = DeviceFs { cores: cores.clone(), lines: lines.clone(), writer: writer.clone() };
-    let of_turns = cores.clone();
+    let lines = Rc::new(RefCell::new(Lines::default()));
+    let files = (cores.clone(), lines.clone());
     let served = executor.block_on(async move {
-        for core in of_turns {
+        for core in &files.0 {
             let shown = show_while_idle(runtime.clone(), core.clone());
             runtime.spawn_daemon("requests for the observer", shown);
-            runtime.spawn_daemon("turns of the observer", while_idle(runtime.clone(), core));
+            let turns = while_idle(runtime.clone(), core.clone());
+            runtime.spawn_daemon("turns of the observer", turns);
         }
-        let options =
-            HandlerOptions { io_uring, writer: Some(writer), ..HandlerOptions::default() };
-        let handler = Rc::new(Handler::new(fs, options, Rc::new(|_: &str| {})));
-        let stop = Rc::new(dev::Stop::default());
-        let served = dev::serve(&runtime, &Arc::new(attached.device), &handler, &stop).await;
-        served.map_err(|e| e.to_string())?.send(&runtime).await;
-        Ok(())
+        serve_files(runtime, attached, files.0, files.1, io_uring).await
     });
     let ended: Result<(), String> = served.map_err(|e| e.to_string())?;
     ended?;
     let unfinished = lines.borrow().unfinished();
     cores.iter().for_each(|core| core.note_unfinished(unfinished));
     Ok(cores.iter().map(|core| core.finish()).collect())
+}
+
+/// Serves the files of devices and marks until the kernel releases them.
+pub(crate) async fn serve_files(
+    runtime: Runtime,
+    attached: Attached,
+    cores: Vec<Rc<Core>>,
+    lines: Rc<RefCell<Lines>>,
+    io_uring: bool,
+) -> Result<(), String> {
+    let writer = Rc::new(Cell::default());
+    let fs = DeviceFs { cores, lines, writer: writer.clone() };
+    let options = HandlerOptions { io_uring, writer: Some(writer), ..HandlerOptions::default() };
+    let handler = Rc::new(Handler::new(fs, options, Rc::new(|_: &str| {})));
+    let stop = Rc::new(dev::Stop::default());
+    let served = dev::serve(&runtime, &Arc::new(attached.device), &handler, &stop).await;
+    served.map_err(|e| e.to_string())?.send(&runtime).await;
+    Ok(())
 }

@@ -56,7 +56,6 @@ mod devices;
 pub mod explain;
 pub mod explore;
 pub mod judged;
-mod markpipe;
 pub mod marks;
 mod more;
 pub mod own;

@@ -3,7 +3,6 @@
 //! A thread of its own has the devices and the file system, and serves one mount after another.
 //! Nothing of this needs root where ordinary users may mount by FUSE (`fusermount3`).
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,12 +17,11 @@ use ordo_crash::base::Base;
 use ordo_fuse::dev::{self, Stop};
 use ordo_fuse::kernel::{Attach, Detach, attach};
 use ordo_fuse::{Handler, HandlerOptions};
-use ordo_pseudo::{DeviceSetup, Folder, LinePipe, RecordedDisk, Recording, WatchedMount};
+use ordo_pseudo::{DeviceSetup, MarkFile, MarkServer, RecordedDisk, Recording, WatchedMount};
 use ordo_runtime::{Executor, LocalFuture, Runtime};
 use ordo_vfs::{AnyFs, FileSystem, FsResult, SetAttr};
 
 use crate::ProgramError;
-use crate::markpipe::{MarkPipe, MarkedDisk};
 use crate::stand::PAUSE;
 
 /// The largest write with which a disk is filled, in bytes.
@@ -261,11 +259,8 @@ enum Order {
 pub(crate) struct OwnSession {
     orders: Sender<Order>,
     server: Option<JoinHandle<()>>,
-    folder: Folder,
+    marks: MarkFile,
 }
-
-/// The name of the pipe that takes marks.
-const MARKS: &str = "marks";
 
 impl OwnSession {
     /// Makes the file system.
@@ -273,16 +268,14 @@ impl OwnSession {
         own: &Arc<dyn OwnFs>,
         setups: Vec<DeviceSetup>,
     ) -> Result<OwnSession, ProgramError> {
-        let folder =
-            Folder::new("ordo-marks-").map_err(ProgramError::io("a directory for marks"))?;
-        let marks = pipe(folder.path()).map_err(ProgramError::io("a pipe for marks"))?;
+        let (marks, server) = MarkFile::new()?;
         let ((orders, taken), (tell, made)) = (channel(), channel());
         let own = own.clone();
-        let server = std::thread::Builder::new().name("ordo-program".into()).spawn(move || {
-            run(&*own, setups, marks, &taken, &tell);
+        let thread = std::thread::Builder::new().name("ordo-program".into()).spawn(move || {
+            run(&*own, setups, server, &taken, &tell);
         });
-        let server = Some(server.map_err(ProgramError::io("starting a thread"))?);
-        let session = OwnSession { orders, server, folder };
+        let server = Some(thread.map_err(ProgramError::io("starting a thread"))?);
+        let session = OwnSession { orders, server, marks };
         let made = made.recv().map_err(|_| ProgramError::Program(PANICKED.into()))?;
         made.map_err(ProgramError::Program)?;
         Ok(session)
@@ -290,7 +283,7 @@ impl OwnSession {
 
     /// The file that takes marks, a line each.
     pub(crate) fn marks(&self) -> PathBuf {
-        self.folder.path().join(MARKS)
+        self.marks.path()
     }
 
     pub(crate) fn mount(
@@ -323,18 +316,11 @@ impl OwnSession {
     }
 }
 
-/// The pipe that takes marks.
-fn pipe(folder: &Path) -> std::io::Result<LinePipe> {
-    // The command may run as another user.
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?;
-    LinePipe::make(&folder.join(MARKS), 0o622)
-}
-
 /// The work of a session's thread.
 fn run(
     own: &dyn OwnFs,
     setups: Vec<DeviceSetup>,
-    pipe: LinePipe,
+    server: MarkServer,
     orders: &Receiver<Order>,
     made: &Sender<Result<(), String>>,
 ) {
@@ -342,11 +328,8 @@ fn run(
     let rt = executor.runtime();
     let make = async {
         let disks = recorded_disks(&rt, setups)?;
-        let first = disks.first().ok_or("a file system without a device")?.clone();
-        let marks = Rc::new(MarkPipe { pipe, into: first });
-        let marked = |disk: &RecordedDisk| MarkedDisk { disk: disk.clone(), marks: marks.clone() };
-        let devices: Vec<Device> = disks.iter().map(|disk| marked(disk).erase()).collect();
-        rt.spawn_daemon("marks", marks.clone().follow(rt.clone()));
+        let devices: Vec<Device> = disks.iter().map(|disk| disk.clone().erase()).collect();
+        let marks = server.serve(&rt, &disks);
         own.make(&rt, &devices).await.map(|()| (disks, devices, marks))
     };
     let (disks, devices, marks) = match executor.block_on(make).map_err(words).and_then(|made| made)
@@ -365,7 +348,7 @@ fn run(
             }
             Order::Start => disks.iter().for_each(RecordedDisk::start),
             Order::Finish(tell) => {
-                let unfinished = marks.finish();
+                let unfinished = marks.unfinished();
                 disks.iter().for_each(|disk| disk.note_unfinished(unfinished));
                 let _ = tell.send(disks.iter().map(RecordedDisk::finish).collect());
                 return;

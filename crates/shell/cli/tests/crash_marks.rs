@@ -15,6 +15,9 @@ use serde_json::Value;
 
 const TOOLS: [&str; 2] = ["mke2fs", "python3"];
 
+/// A system of each kind: the kernel's, and Ordo's own.
+const SYSTEMS: [&str; 2] = ["ext4", "ffs-soft-updates"];
+
 /// A correct program: append, fsync, then promise. The 400 promises are more than a page, through
 /// one descriptor.
 const CORRECT: &str = "\
@@ -48,10 +51,12 @@ os.write(shared, b'promise-9-')
 
 /// Runs a program with a check. Returns the exit status, the only row, and everything that was
 /// said.
-fn crashed(dir: &Path, states: &str, check: &str, run: &[&str]) -> (i32, Value, String) {
-    let args = ["--states", states, "--recovery-every", "0", "--neighbour", "0", "--json"];
+fn crashed(system: &str, states: &str, check: &str, run: &[&str]) -> (i32, Value, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--fs", system, "--states", states, "--recovery-every", "0"];
+    let args = [&args[..], &["--neighbour", "0", "--json"]].concat();
     let args = [&args[..], &["--check", check, "--"], run].concat();
-    crash_row(dir, &args)
+    crash_row(dir.path(), &args)
 }
 
 /// A correct program is not accused, however many promises it makes.
@@ -63,10 +68,11 @@ fn promises_beyond_a_page_stay_whole() {
     if !is_possible(&TOOLS) {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
     let check = "while read -r r; do grep -qxF \"$r\" log || { echo \"$r is missing\"; exit 1; }; done <\"$ORDO_ACKED\"";
-    let (code, row, said) = crashed(dir.path(), "30", check, &["python3", "-c", CORRECT]);
-    assert_eq!((code, &row["promises"]), (0, &400.into()), "{said}");
+    for system in SYSTEMS {
+        let (code, row, said) = crashed(system, "30", check, &["python3", "-c", CORRECT]);
+        assert_eq!((code, &row["promises"]), (0, &400.into()), "{system}: {said}");
+    }
 }
 
 /// Lines of several writers come whole, whether they share a descriptor or write lines in halves. A
@@ -78,11 +84,12 @@ fn promises_of_several_writers_stay_whole() {
     if !is_possible(&TOOLS) {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
     let check = "grep -vxEe 'promise-[0-7]-[0-9]+|x+' \"$ORDO_ACKED\" | head -c 99 | grep . && exit 1; exit 0";
-    let (code, row, said) = crashed(dir.path(), "4", check, &["python3", "-c", WRITERS]);
-    assert_eq!((code, &row["promises"]), (0, &481.into()), "{said:.2000}");
-    assert_eq!(row["unfinished_lines"], 1, "{said:.2000}");
+    for system in SYSTEMS {
+        let (code, row, said) = crashed(system, "4", check, &["python3", "-c", WRITERS]);
+        assert_eq!((code, &row["promises"]), (0, &481.into()), "{system}: {said:.2000}");
+        assert_eq!(row["unfinished_lines"], 1, "{system}: {said:.2000}");
+    }
 }
 
 /// The programs of `shared/cases/programs/marks_torn`: correct ones, of which the check sees whole
@@ -107,12 +114,14 @@ fn known_programs_make_whole_promises() {
         let name = of(path);
         name.starts_with("single") || name == "prog.sh"
     }) {
-        let dir = tempfile::tempdir().unwrap();
         let with =
             if program.extension().is_some_and(|kind| kind == "py") { "python3" } else { "sh" };
-        let (code, row, said) =
-            crashed(dir.path(), "4", &check, &[with, program.to_str().unwrap()]);
         let promises = if of(program) == "single6.py" { 1 } else { 480 };
-        assert_eq!((code, &row["promises"]), (0, &promises.into()), "{}: {said}", of(program));
+        for system in SYSTEMS {
+            let (code, row, said) =
+                crashed(system, "4", &check, &[with, program.to_str().unwrap()]);
+            let seen = (code, &row["promises"]);
+            assert_eq!(seen, (0, &promises.into()), "{system}, {}: {said}", of(program));
+        }
     }
 }
