@@ -188,6 +188,14 @@ fn a_command_that_fails_leaves_no_file() {
     std::fs::create_dir(at("tree")).unwrap();
     std::fs::write(at("tree/large"), vec![1; 4 << 20]).unwrap();
     fails(&["import", &at("tree"), &at("image"), "--size", "2m"], "image");
+    // An image that was there before keeps what was copied, and the error says how much.
+    assert!(run(&["mkfs", "-s", "4m", &at("image")]).status.success());
+    std::fs::write(at("tree/small"), b"small").unwrap();
+    let out = run(&["import", &at("tree"), &at("image")]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && said.contains("what was copied is there"), "{said}");
+    assert!(said.contains(" of 2 entries"), "{said}");
+    assert!(run(&["fsck", "-f", "-n", &at("image")]).status.success());
     // The page's disk is full.
     let page = ["compare", "--quiet", "-f", "ffs-none", "-w", "create-delete:files=10"];
     let out = run(&[&page[..], &["--html", "/dev/full"]].concat());

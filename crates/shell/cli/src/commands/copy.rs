@@ -281,7 +281,8 @@ pub fn import(args: &Import) -> Result<ExitCode> {
         let bar = Progress::new(args.quiet);
         bar.begin("import", "counting", 1);
         let totals = tree::measure(&host, host.root(), WalkLimits::default()).await?;
-        if !args.image.exists() {
+        let is_new = !args.image.exists();
+        if is_new {
             if args.metadata.meta_device.is_some() {
                 bail!(
                     "{}: does not exist; ordo mkfs --fs dualfs --meta-device makes a pair",
@@ -299,7 +300,8 @@ pub fn import(args: &Import) -> Result<ExitCode> {
         bar.finish();
         image::close(&args.image, mounted).await?;
         copied.with_context(|| {
-            format!("importing {} into {}", args.dir.display(), args.image.display())
+            let stays = if is_new { "" } else { "; what was copied is there" };
+            format!("importing {} into {}{stays}", args.dir.display(), args.image.display())
         })
     })?;
     created.keep();
@@ -349,7 +351,8 @@ pub fn export(args: &Export) -> Result<ExitCode> {
         let copied = copy_tree((&fs, from.ino), (&host, host.root()), &bar, &totals).await;
         bar.finish();
         copied.with_context(|| {
-            format!("exporting {} to {}", args.image.display(), args.dir.display())
+            let (image, dir) = (args.image.display(), args.dir.display());
+            format!("exporting {image} to {dir}; what was copied is there")
         })
     })?;
     done.report(args.json)
@@ -361,8 +364,16 @@ async fn copy_tree<F: FileSystem, G: FileSystem>(
     bar: &Progress,
     totals: &Totals,
 ) -> Result<Done> {
-    let each = &mut |c: &Copied| bar.reach(c.entries, totals.entries);
-    let copied = tree::copy(from.0, from.1, to.0, to.1, &CopyOptions::default(), each).await?;
+    let mut entries = 0;
+    let each = &mut |c: &Copied| {
+        entries = c.entries;
+        bar.reach(entries, totals.entries);
+    };
+    let copied = tree::copy(from.0, from.1, to.0, to.1, &CopyOptions::default(), each).await;
+    let copied = copied.with_context(|| {
+        let (copied, all) = (number::count(entries), number::count(totals.entries));
+        format!("after {copied} of {all} entries")
+    })?;
     let mut done = Done::default();
     done.add(copied);
     Ok(done)
