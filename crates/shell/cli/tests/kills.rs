@@ -261,6 +261,7 @@ fn campaign(kills: usize, seed: u64, freebsd: Option<&FreebsdFsck>) -> Vec<Lot> 
                 loop {
                     let Some((i, lot)) = queue.lock().unwrap().next() else { return };
                     go(lot, seed.wrapping_add(i as u64), freebsd);
+                    eprintln!("{i} of {count}: {} kills of {}", lot.kills, lot.words());
                 }
             });
         }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -114,7 +114,7 @@ impl Record {
         let mut files = self.files.lock().unwrap();
         let (mut firm, mut wrong) = (0, Vec::new());
         files.retain(|path, states| {
-            let found = match fs::read(root.join(path)) {
+            let found = match read(&root.join(path)) {
                 Ok(bytes) => State::Is(Arc::new(bytes)),
                 Err(error) if error.kind() == ErrorKind::NotFound => State::Absent,
                 Err(error) => {
@@ -145,6 +145,15 @@ impl Record {
         *self.others.lock().unwrap() = names_of_one_file(root, files.keys());
         (firm, wrong)
     }
+}
+
+/// A file's contents, up to more than any of these programs writes: under `none` a name may lead to
+/// a file of 20 GB.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    const MOST: u64 = 32 << 20;
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// For each path, the other names of its file, for files with several names.
