@@ -109,7 +109,7 @@ lint:
 	$(CARGO) xtask tidy
 
 bench:
-	$(CARGO) run --release --quiet --package ordo-bench --bin figures
+	$(CARGO) run --release --quiet --package ordo-figures --bin figures
 
 # What the papers measured, at their sizes, published and measured side by side.
 .PHONY: reproduce

@@ -20,7 +20,7 @@ const FOLDERS: [(&str, &[&str]); 7] = [
     ("host", &["base", "witness", "vfs"]),
     ("judge", &["base", "witness", "host", "vfs", "cache"]),
     ("shell", &["base", "core", "witness", "host", "judge"]),
-    ("dev", &["base", "core", "witness"]),
+    ("lab", &["base", "core", "witness", "host", "judge", "shell"]),
 ];
 
 /// Crates that use more than their folder does, each with the reason.
@@ -28,7 +28,7 @@ const EXEMPT: [(&str, &[&str], &str); 1] =
     [("bgfsck", &["core"], "its steps are operations of the live file system")];
 
 /// Crates that a crate's manifest must not name, although its folder would allow them.
-const STRANGERS: [(&str, &[&str]); 22] = [
+const STRANGERS: [(&str, &[&str]); 24] = [
     ("format", &["runtime", "block", "trace"]),
     ("shown", &["format", "runtime", "block", "trace"]),
     ("runtime", &["format", "block", "trace"]),
@@ -49,13 +49,15 @@ const STRANGERS: [(&str, &[&str]); 22] = [
     ("pseudo", &["sba", "annotate", "stp", "check"]),
     ("live", &["check"]),
     ("crash", &["check", "format", "bgfsck", "kernel", "program"]),
-    ("systems", &["bench", "cli", "sba", "fuse"]),
+    ("systems", &["workload", "compare", "cli", "sba", "fuse"]),
+    ("workload", &["format", "block", "cache", "ordering", "wafs", "systems", "annotate"]),
+    ("compare", &["cli", "report", "fuse"]),
     ("cli", &["cache", "ordering", "ufs", "ffs", "lfs", "dualfs", "bgfsck"]),
 ];
 
 /// The crates whose sources may name the ordering or the layout of another crate: those that put
 /// systems together, and the fuzz targets, which work on one file system each.
-const ASSEMBLERS: [&str; 3] = ["shell/systems", "shell/bench/src/bin", "dev/fuzzing"];
+const ASSEMBLERS: [&str; 3] = ["shell/systems", "lab/figures/src/bin", "lab/fuzzing"];
 
 /// The manifests of the workspace: each crate with its folder and the crates of Ordo that it uses.
 #[derive(Default)]
@@ -233,7 +235,7 @@ mod tests {
         assert_eq!(faults("crates/core/ffs/src/a.rs"), 1);
         assert_eq!(faults("crates/core/ordering/src/a.rs"), 1);
         assert_eq!(faults("crates/shell/systems/src/a.rs"), 0);
-        assert_eq!(faults("crates/shell/bench/src/a.rs"), 2);
+        assert_eq!(faults("crates/shell/compare/src/a.rs"), 2);
         assert_eq!(faults("crates/core/ufs/tests/a.rs"), 0);
         assert_eq!(faults("crates/core/ufs/src/tests.rs"), 0);
         assert_eq!(kinds.faults("crates/core/ufs/src/a.rs", "let order = NewOrders;\n").len(), 0);

@@ -5,7 +5,8 @@
 //! virtual machines and other kernels there is NBD instead ([`nbd`]). Beneath either: a tap, rules
 //! about writes, and memory, an image, or a device (`device`). A thread of its own serves the
 //! requests; the user of the device holds a [`Session`] or an [`nbd::Nbd`]. A file system of the
-//! same thread uses a [`RecordedDisk`], which has only the part beneath, and a [`MarkFile`] for marks.
+//! same thread uses a [`RecordedDisk`], which has only the part beneath, and a [`MarkFile`] for
+//! marks.
 //!
 //! Invariants:
 //! - The recording has every request to the device, in the order of arrival, with its contents.

@@ -6,12 +6,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ordo_bench::age;
-use ordo_bench::workload::Workload;
 use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
 use ordo_systems::{Cleaning, DualOptions, Format, MetadataSize, System, Tuning};
+use ordo_workload::Workload;
+use ordo_workload::age;
 
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
@@ -119,7 +119,7 @@ fn ageing(text: &str) -> Result<age::ChurnOptions, String> {
 }
 
 fn workload(text: &str) -> Result<Workload, String> {
-    text.parse::<Workload>().map_err(|e| e.to_string())
+    ordo_compare::parse_workload(text).map_err(|e| e.to_string())
 }
 
 /// The simulated machine: disk, processor, sizes of the file system.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use ordo_annotate::store;
-use ordo_bench::whatif::{JournalSetup, RecordedRun, SyncClients, TaskKind, record};
 use ordo_block::model::Model;
+use ordo_compare::whatif::{JournalSetup, RecordedRun, SyncClients, TaskKind, record};
 use ordo_runtime::Duration;
 use serde_json::Value;
 

@@ -20,7 +20,7 @@ const END: usize = 41_282;
 const MARK: &[u8] = b"here the file ends, at a place that is on no block's border";
 /// The bytes of an older file, and the fewest that a fragment has behind the end.
 const OLD: [u8; 702] = [0xa5; 702];
-/// What a program writes.
+/// Bytes that a program writes.
 const NEW: [u8; 100] = [0x4e; 100];
 
 #[derive(Clone, Copy, Debug)]

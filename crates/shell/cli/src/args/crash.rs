@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use ordo_bench::crash::CrashWork;
-use ordo_bench::workload::Workload;
+use ordo_compare::crash::CrashWork;
 use ordo_crash::database::Database;
 use ordo_crash::{CachePlan, CrashModel as DiskModel, FsGeometry, Script, ScriptManner, StateRule};
 use ordo_report::number::parse_bytes;
 use ordo_systems::{AnySystem, System};
+use ordo_workload::Workload;
 
 pub use program::ProgramArgs;
 

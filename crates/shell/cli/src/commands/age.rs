@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
-use ordo_bench::age::{self, Aged, ChurnOptions, FileLayout, Profile};
 use ordo_block::Device;
 use ordo_block::ram::RamDisk;
 use ordo_report::number::parse_bytes;
@@ -15,6 +14,7 @@ use ordo_runtime::Executor;
 use ordo_systems::{MakeOptions, MountOptions, System};
 use ordo_vfs::FileSystem;
 use ordo_vfs::host::HostDir;
+use ordo_workload::age::{self, Aged, ChurnOptions, FileLayout, Profile};
 
 use crate::args::system;
 use crate::image::{self, real_time};

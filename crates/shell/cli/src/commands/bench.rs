@@ -6,14 +6,14 @@ use std::process::Command;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use ordo_bench::compare::{self, ComparisonRow, PhaseRow};
-use ordo_bench::workload::{MixEntry, Phase, PhaseListener, Workload, WorkloadStage};
+use ordo_compare::{self as compare, ComparisonRow, PhaseRow};
 use ordo_report::progress::Progress;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_runtime::Runtime;
 use ordo_vfs::host::HostDir;
 use ordo_vfs::{Errno, FileSystem, FsResult};
+use ordo_workload::{MixEntry, Phase, PhaseListener, Workload, WorkloadStage};
 
 use super::compare::{Bar, setup};
 use crate::args::Bench;

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ordo_bench::age;
-use ordo_bench::compare::{self, ComparisonRow, ComparisonSetup, Follow, Rows};
-use ordo_bench::workload::{PostMark, SourceTree, Workload};
+use ordo_compare::{self as compare, ComparisonRow, ComparisonSetup, Follow, Rows};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 use ordo_systems::{Cleaning, DualOptions, SoftOptions, System, Tuning};
+use ordo_workload::age;
+use ordo_workload::{PostMark, SourceTree, Workload};
 
 use crate::args::{Chosen, Compare, Machine};
 use crate::interrupt::OnInterrupt;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use ordo_bench::crash::{CrashSubject, subject};
+use ordo_compare::crash::{CrashSubject, subject};
 use ordo_crash::campaign::CycleResult;
 use ordo_crash::campaign::{CampaignPlan, Results, merge};
 use ordo_crash::cycle::CrashCycles;

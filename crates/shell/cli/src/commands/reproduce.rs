@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ordo_bench::reproduce::{self, ITEMS, Item, ReproductionRow, UNMEASURED};
+use ordo_compare::reproduce::{self, ITEMS, Item, ReproductionRow, UNMEASURED};
 use ordo_report::json;
 use ordo_report::table::{Align, Table};
 use serde::Serialize;

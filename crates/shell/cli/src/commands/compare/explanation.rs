@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ordo_bench::compare::{
+use ordo_check::Severity;
+use ordo_compare::published;
+use ordo_compare::{
     AgedRow, CleanerRow, ComparisonRow, ComparisonSetup, DependencyRow, RecoveryTime,
 };
-use ordo_bench::published;
-use ordo_bench::workload::Workload;
-use ordo_check::Severity;
 use ordo_report::number::{bytes, count, figure, percent, seconds};
 use ordo_report::table::{Align, Table};
 use ordo_systems::{System, ffs};
+use ordo_workload::Workload;
 
 /// The widest line of prose.
 const WIDTH: usize = 96;
@@ -191,7 +191,7 @@ fn against_the_paper(
             ..ComparisonSetup::papers()
         };
     let Workload::PostMark(w) = workload else { return None };
-    if !same || *w != ordo_bench::workload::PostMark::SOFT_UPDATES {
+    if !same || *w != ordo_workload::PostMark::SOFT_UPDATES {
         return None;
     }
     let rate = |r: &ComparisonRow| {

@@ -1,6 +1,6 @@
 //! Results of an exploration for a person: the guarantees, measured and published.
 
-use ordo_bench::published;
+use ordo_compare::published;
 use ordo_crash::campaign::{CampaignRow, Results};
 use ordo_report::number;
 use ordo_report::table::{Align, Table};

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ordo_bench::crash::{CrashWork, Mutant, NO_RULE, mutants};
+use ordo_compare::crash::{CrashWork, Mutant, NO_RULE, mutants};
 use ordo_crash::FsGeometry;
 use ordo_crash::mutants::{MutantFound, Search, Sought};
 use ordo_report::table::{Align, Table};

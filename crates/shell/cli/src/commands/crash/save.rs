@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use ordo_bench::crash::{CrashSubject, CrashWork, subject};
+use ordo_compare::crash::{CrashSubject, CrashWork, subject};
 use ordo_crash::saved::{Saved, SavedError, fingerprint};
 use ordo_crash::{Budget, Config, Failure, FsGeometry, Run, Script, StateRule, kept};
 use ordo_report::json;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ordo_bench::reproduce::{Item, ReproductionRow};
+use ordo_compare::reproduce::{Item, ReproductionRow};
 use ordo_report::html::{Bar, BarPart, MAIN, PALE, bars, begin, escape, legend};
 
 use super::digits;
