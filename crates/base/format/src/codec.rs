@@ -9,6 +9,12 @@ pub enum Endian {
     Big,
 }
 
+impl Endian {
+    /// The byte order of this machine.
+    pub const NATIVE: Endian =
+        if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little };
+}
+
 macro_rules! endian_helpers {
     ($($get:ident $put:ident $int:ident),+ $(,)?) => {
         impl Endian {

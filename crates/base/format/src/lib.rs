@@ -48,6 +48,7 @@ pub mod dm_log_writes;
 pub mod dualfs;
 pub mod ext4;
 pub mod f2fs;
+pub mod fuse;
 pub mod jbd2;
 pub mod jfs;
 pub mod label;

@@ -13,7 +13,9 @@ use ordo_format::ufs2::{
     superblock::{Recovery, SuperblockError},
 };
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{btrfs, dualfs, ext4, f2fs, jbd2, jfs, lfs, mirror, nilfs2, ntfs, reiserfs, xfs};
+use ordo_format::{
+    btrfs, dualfs, ext4, f2fs, fuse, jbd2, jfs, lfs, mirror, nilfs2, ntfs, reiserfs, xfs,
+};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -39,6 +41,47 @@ const DM_LOG_WRITES: [Structure; 2] = [
 ];
 
 const BLKTRACE: [Structure; 1] = [("BlkEvent", BlkEvent::SIZE, BlkEvent::FIELDS)];
+
+const FUSE: [Structure; 38] = [
+    ("InHeader", fuse::InHeader::SIZE, fuse::InHeader::FIELDS),
+    ("OutHeader", fuse::OutHeader::SIZE, fuse::OutHeader::FIELDS),
+    ("ForgetIn", fuse::ForgetIn::SIZE, fuse::ForgetIn::FIELDS),
+    ("ForgetOne", fuse::ForgetOne::SIZE, fuse::ForgetOne::FIELDS),
+    ("BatchForgetIn", fuse::BatchForgetIn::SIZE, fuse::BatchForgetIn::FIELDS),
+    ("SetattrIn", fuse::SetattrIn::SIZE, fuse::SetattrIn::FIELDS),
+    ("MknodIn", fuse::MknodIn::SIZE, fuse::MknodIn::FIELDS),
+    ("MkdirIn", fuse::MkdirIn::SIZE, fuse::MkdirIn::FIELDS),
+    ("RenameIn", fuse::RenameIn::SIZE, fuse::RenameIn::FIELDS),
+    ("Rename2In", fuse::Rename2In::SIZE, fuse::Rename2In::FIELDS),
+    ("LinkIn", fuse::LinkIn::SIZE, fuse::LinkIn::FIELDS),
+    ("CreateIn", fuse::CreateIn::SIZE, fuse::CreateIn::FIELDS),
+    ("OpenOut", fuse::OpenOut::SIZE, fuse::OpenOut::FIELDS),
+    ("ReadIn", fuse::ReadIn::SIZE, fuse::ReadIn::FIELDS),
+    ("WriteIn", fuse::WriteIn::SIZE, fuse::WriteIn::FIELDS),
+    ("WriteOut", fuse::WriteOut::SIZE, fuse::WriteOut::FIELDS),
+    ("SetxattrIn", fuse::SetxattrIn::SIZE, fuse::SetxattrIn::FIELDS),
+    ("GetxattrIn", fuse::GetxattrIn::SIZE, fuse::GetxattrIn::FIELDS),
+    ("InitIn", fuse::InitIn::SIZE, fuse::InitIn::FIELDS),
+    ("InitInExt", fuse::InitInExt::SIZE, fuse::InitInExt::FIELDS),
+    ("InitOut", fuse::InitOut::SIZE, fuse::InitOut::FIELDS),
+    ("FallocateIn", fuse::FallocateIn::SIZE, fuse::FallocateIn::FIELDS),
+    ("LseekIn", fuse::LseekIn::SIZE, fuse::LseekIn::FIELDS),
+    ("BmapIn", fuse::BmapIn::SIZE, fuse::BmapIn::FIELDS),
+    ("IoctlIn", fuse::IoctlIn::SIZE, fuse::IoctlIn::FIELDS),
+    ("IoctlOut", fuse::IoctlOut::SIZE, fuse::IoctlOut::FIELDS),
+    ("CopyFileRangeIn", fuse::CopyFileRangeIn::SIZE, fuse::CopyFileRangeIn::FIELDS),
+    ("FuseAttr", fuse::FuseAttr::SIZE, fuse::FuseAttr::FIELDS),
+    ("AttrOut", fuse::AttrOut::SIZE, fuse::AttrOut::FIELDS),
+    ("EntryOut", fuse::EntryOut::SIZE, fuse::EntryOut::FIELDS),
+    ("FuseDirent", fuse::FuseDirent::SIZE, fuse::FuseDirent::FIELDS),
+    ("Kstatfs", fuse::Kstatfs::SIZE, fuse::Kstatfs::FIELDS),
+    ("SxTime", fuse::SxTime::SIZE, fuse::SxTime::FIELDS),
+    ("FuseStatx", fuse::FuseStatx::SIZE, fuse::FuseStatx::FIELDS),
+    ("StatxOut", fuse::StatxOut::SIZE, fuse::StatxOut::FIELDS),
+    ("NotifyInvalInodeOut", fuse::NotifyInvalInodeOut::SIZE, fuse::NotifyInvalInodeOut::FIELDS),
+    ("Fsxattr", fuse::Fsxattr::SIZE, fuse::Fsxattr::FIELDS),
+    ("UringEntInOut", fuse::UringEntInOut::SIZE, fuse::UringEntInOut::FIELDS),
+];
 
 const EXT4: [Structure; 6] = [
     ("Ext4Superblock", ext4::Superblock::SIZE, ext4::Superblock::FIELDS),
@@ -182,12 +225,13 @@ const DUALFS: [Structure; 5] = [
 ];
 
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 16] = [
+const PAGES: [(&str, &[Structure]); 17] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
     ("dm-log-writes", &DM_LOG_WRITES),
     ("blktrace", &BLKTRACE),
+    ("fuse", &FUSE),
     ("ext4", &EXT4),
     ("jbd2", &JBD2),
     ("reiserfs", &REISERFS),

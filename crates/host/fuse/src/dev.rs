@@ -22,8 +22,8 @@ use ordo_vfs::FileSystem;
 use crate::handler::{Answer, Handler};
 use crate::uring;
 use crate::wire::{
-    INVALIDATE_INODE, InitFlags, MAX_DATA, OUT_HEADER, Opcode, Request, WRITE_HEAD,
-    invalid_attributes,
+    INVALIDATE_INODE, InitFlags, MAX_DATA, Opcode, Request, WRITE_HEAD, invalid_attributes,
+    out_header,
 };
 
 /// The most requests under way.
@@ -410,11 +410,7 @@ impl BusyPoll {
 }
 
 fn send(mut device: &File, unique: u64, error: i32, body: &[u8]) -> io::Result<()> {
-    let mut header = [0; OUT_HEADER];
-    let len = (OUT_HEADER + body.len()) as u32;
-    header[..4].copy_from_slice(&len.to_ne_bytes());
-    header[4..8].copy_from_slice(&(-error).to_ne_bytes());
-    header[8..].copy_from_slice(&unique.to_ne_bytes());
+    let header = out_header(unique, -error, body.len());
     device.write_vectored(&[IoSlice::new(&header), IoSlice::new(body)]).map(drop)
 }
 

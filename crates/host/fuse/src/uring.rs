@@ -22,20 +22,23 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ordo_format::Endian;
+use ordo_format::fuse::{InHeader, UringEntInOut};
 use ordo_runtime::{Command, IoBuf, Runtime};
 use ordo_vfs::FileSystem;
 
 use crate::dev::{Clean, SMALL_REPLY, Shared};
 use crate::handler::Answer;
-use crate::wire::{MAX_DATA, OUT_HEADER, Opcode, Request, get_u32, get_u64};
+use crate::wire::{MAX_DATA, OUT_HEADER, Opcode, Request, out_header};
 
 /// The number of requests of one queue that may be under way.
 const DEPTH: usize = 8;
 
+/// An entry's head: the bytes for the header, and as many for the structure; then
+/// [`UringEntInOut`].
 const STRUCTURE: usize = 128;
-const COMMIT_ID: usize = 264;
-const PAYLOAD: usize = 272;
-const HEAD: usize = 288;
+const ENT_IN_OUT: usize = 2 * STRUCTURE;
+const HEAD: usize = ENT_IN_OUT + UringEntInOut::SIZE;
 
 /// The command that registers an entry (`FUSE_IO_URING_CMD_REGISTER`).
 const REGISTER: u32 = 1;
@@ -127,7 +130,7 @@ impl Entry {
 
     /// Sends the reply in the memory, and waits for the next request.
     async fn commit(&mut self) -> io::Result<()> {
-        let id = get_u64(self.memory.parts().0, COMMIT_ID);
+        let id = ent_in_out(self.memory.parts().0).commit_id;
         self.command(COMMIT_AND_FETCH, id, (0, 0)).await
     }
 
@@ -148,7 +151,7 @@ impl Entry {
         small: &mut Vec<u8>,
     ) -> (Option<Rc<Clean>>, Answer) {
         let (head, payload) = self.memory.parts();
-        let len = (get_u32(head, PAYLOAD) as usize).min(payload.len());
+        let len = (ent_in_out(head).payload_sz as usize).min(payload.len());
         let opcode = Request::head(&head[..STRUCTURE]).map(|(opcode, _)| opcode);
         let header: [u8; STRUCTURE] = head[..STRUCTURE].try_into().expect("as long");
         let structure = &head[STRUCTURE..2 * STRUCTURE];
@@ -193,7 +196,7 @@ impl Entry {
     /// Writes the reply's header into the memory, over the request's.
     fn put_reply(&mut self, answer: Answer) {
         let (head, _) = self.memory.parts();
-        let unique = get_u64(head, 8);
+        let unique = InHeader::decode(head, Endian::NATIVE).unique;
         match answer {
             Answer::Reply(len) => put_reply(head, unique, 0, len),
             Answer::Error(number) => put_reply(head, unique, number, 0),
@@ -204,10 +207,14 @@ impl Entry {
 }
 
 fn put_reply(head: &mut [u8], unique: u64, error: i32, len: usize) {
-    head[..4].copy_from_slice(&((OUT_HEADER + len) as u32).to_ne_bytes());
-    head[4..8].copy_from_slice(&(-error).to_ne_bytes());
-    head[8..16].copy_from_slice(&unique.to_ne_bytes());
-    head[PAYLOAD..PAYLOAD + 4].copy_from_slice(&(len as u32).to_ne_bytes());
+    head[..OUT_HEADER].copy_from_slice(&out_header(unique, -error, len));
+    let last = UringEntInOut { payload_sz: len as u32, ..ent_in_out(head) };
+    last.encode(&mut head[ENT_IN_OUT..], Endian::NATIVE);
+}
+
+/// The last part of an entry's head.
+fn ent_in_out(head: &[u8]) -> UringEntInOut {
+    UringEntInOut::decode(&head[ENT_IN_OUT..], Endian::NATIVE)
 }
 
 /// The memory of an entry, which the kernel writes while it has the entry. It is never freed, since
@@ -268,10 +275,12 @@ mod tests {
         let (head, payload) = memory.parts();
         assert_eq!((head.len(), payload.len()), (288, 1 << 20));
         put_reply(head, 9, 0, 100);
-        assert_eq!((get_u32(head, 0), get_u32(head, 4), get_u64(head, 8)), (116, 0, 9));
-        assert_eq!(get_u32(head, 272), 100);
+        let number =
+            |head: &[u8], at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().unwrap());
+        assert_eq!((number(head, 0), number(head, 4), number(head, 8)), (116, 0, 9));
+        assert_eq!(number(head, 272), 100);
         put_reply(head, 9, libc::ENOENT, 0);
-        assert_eq!((get_u32(head, 0), get_u32(head, 4)), (16, (-libc::ENOENT).cast_unsigned()));
+        assert_eq!((number(head, 0), number(head, 4)), (16, (-libc::ENOENT).cast_unsigned()));
         assert_eq!(memory.vectors.map(|(_, len)| len), [288, 1 << 20]);
     }
 }

@@ -1,11 +1,17 @@
-//! The protocol's numbers and structures: version 7.45, as Linux documents it in
-//! `include/uapi/linux/fuse.h`.
+//! Requests and replies: version 7.45 of the protocol, whose structures are [`ordo_format::fuse`].
 //!
 //! A request is a header of 40 bytes, a structure of its own, and names or data. A reply is a
 //! header of 16 bytes and the result. All numbers have the machine's byte order.
 
 use std::cell::RefCell;
 
+use ordo_format::fuse::{
+    AttrOut, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, ForgetIn,
+    FuseAttr, FuseDirent, FuseStatx, GetxattrIn, InHeader, InitIn, IoctlIn, Kstatfs, LinkIn,
+    LseekIn, MkdirIn, MknodIn, NotifyInvalInodeOut, OutHeader, ReadIn, Rename2In, RenameIn,
+    SetattrIn, SetxattrIn, StatxOut, SxTime, WriteIn,
+};
+use ordo_format::{Endian, OnDisk};
 use ordo_vfs::{Attr, FileType, IoBuf, StatFs, Timestamp};
 
 /// The protocol's version.
@@ -13,16 +19,16 @@ pub const VERSION: (u32, u32) = (7, 45);
 /// The root's node id.
 pub const ROOT: u64 = 1;
 /// The bytes of a request's header.
-pub const IN_HEADER: usize = 40;
+pub const IN_HEADER: usize = InHeader::SIZE;
 /// The bytes of a reply's header.
-pub const OUT_HEADER: usize = 16;
+pub const OUT_HEADER: usize = OutHeader::SIZE;
 /// The most data in one read or write, in bytes.
 pub const MAX_DATA: usize = 1 << 20;
 /// The bytes before a write's data: the header and the structure.
-pub const WRITE_HEAD: usize = IN_HEADER + 40;
+pub const WRITE_HEAD: usize = IN_HEADER + WriteIn::SIZE;
 
 macro_rules! opcodes {
-    ($($name:ident = $number:literal, $size:literal;)*) => {
+    ($($name:ident = $number:literal, $structure:ty;)*) => {
         /// The kind of a request.
         #[allow(missing_docs, reason = "the protocol's own names")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,57 +43,58 @@ macro_rules! opcodes {
 
             /// The size of its structure, which names and data follow.
             pub fn structure(self) -> usize {
-                match self { $(Opcode::$name => $size,)* }
+                match self { $(Opcode::$name => <$structure as OnDisk>::SIZE,)* }
             }
         }
     };
 }
 
+// Of some kinds the structure has nothing that matters here.
 opcodes! {
-    Lookup = 1, 0;
-    Forget = 2, 8;
-    Getattr = 3, 16;
-    Setattr = 4, 88;
-    Readlink = 5, 0;
-    Symlink = 6, 0;
-    Mknod = 8, 16;
-    Mkdir = 9, 8;
-    Unlink = 10, 0;
-    Rmdir = 11, 0;
-    Rename = 12, 8;
-    Link = 13, 8;
-    Open = 14, 8;
-    Read = 15, 40;
-    Write = 16, 40;
-    Statfs = 17, 0;
-    Release = 18, 24;
-    Fsync = 20, 16;
-    Setxattr = 21, 16;
-    Getxattr = 22, 8;
-    Listxattr = 23, 8;
-    Removexattr = 24, 0;
-    Flush = 25, 24;
-    Init = 26, 16;
-    Opendir = 27, 8;
-    Readdir = 28, 40;
-    Releasedir = 29, 24;
-    Fsyncdir = 30, 16;
-    Access = 34, 8;
-    Create = 35, 16;
-    Interrupt = 36, 8;
-    Bmap = 37, 16;
-    Destroy = 38, 0;
-    Ioctl = 39, 32;
-    BatchForget = 42, 8;
-    Fallocate = 43, 32;
-    Readdirplus = 44, 40;
-    Rename2 = 45, 16;
-    Lseek = 46, 24;
-    CopyFileRange = 47, 56;
-    Syncfs = 50, 8;
-    Tmpfile = 51, 16;
-    Statx = 52, 24;
-    CopyFileRange64 = 53, 56;
+    Lookup = 1, [u8; 0];
+    Forget = 2, ForgetIn;
+    Getattr = 3, [u8; 16];
+    Setattr = 4, SetattrIn;
+    Readlink = 5, [u8; 0];
+    Symlink = 6, [u8; 0];
+    Mknod = 8, MknodIn;
+    Mkdir = 9, MkdirIn;
+    Unlink = 10, [u8; 0];
+    Rmdir = 11, [u8; 0];
+    Rename = 12, RenameIn;
+    Link = 13, LinkIn;
+    Open = 14, [u8; 8];
+    Read = 15, ReadIn;
+    Write = 16, WriteIn;
+    Statfs = 17, [u8; 0];
+    Release = 18, [u8; 24];
+    Fsync = 20, [u8; 16];
+    Setxattr = 21, SetxattrIn;
+    Getxattr = 22, GetxattrIn;
+    Listxattr = 23, GetxattrIn;
+    Removexattr = 24, [u8; 0];
+    Flush = 25, [u8; 24];
+    Init = 26, InitIn;
+    Opendir = 27, [u8; 8];
+    Readdir = 28, ReadIn;
+    Releasedir = 29, [u8; 24];
+    Fsyncdir = 30, [u8; 16];
+    Access = 34, [u8; 8];
+    Create = 35, CreateIn;
+    Interrupt = 36, [u8; 8];
+    Bmap = 37, BmapIn;
+    Destroy = 38, [u8; 0];
+    Ioctl = 39, IoctlIn;
+    BatchForget = 42, BatchForgetIn;
+    Fallocate = 43, FallocateIn;
+    Readdirplus = 44, ReadIn;
+    Rename2 = 45, Rename2In;
+    Lseek = 46, LseekIn;
+    CopyFileRange = 47, CopyFileRangeIn;
+    Syncfs = 50, [u8; 8];
+    Tmpfile = 51, CreateIn;
+    Statx = 52, [u8; 24];
+    CopyFileRange64 = 53, CopyFileRangeIn;
 }
 
 bitflags::bitflags! {
@@ -156,12 +163,18 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// (`FUSE_NOTIFY_INVAL_INODE`). It stands in the place of a reply's error, with no request number.
 pub const INVALIDATE_INODE: i32 = 2;
 
-/// The body of such a notification for attributes alone: node, offset, length. A negative offset
-/// leaves the contents cached.
-pub fn invalid_attributes(node: u64) -> [u8; 24] {
-    let mut out = [0; 24];
-    out[..8].copy_from_slice(&node.to_ne_bytes());
-    out[8..16].copy_from_slice(&(-1i64).to_ne_bytes());
+/// The body of such a notification for attributes alone.
+pub fn invalid_attributes(node: u64) -> [u8; NotifyInvalInodeOut::SIZE] {
+    let mut out = [0; NotifyInvalInodeOut::SIZE];
+    NotifyInvalInodeOut { ino: node, off: -1, len: 0 }.encode(&mut out, Endian::NATIVE);
+    out
+}
+
+/// A reply's header, or a notification's.
+pub fn out_header(unique: u64, error: i32, body: usize) -> [u8; OUT_HEADER] {
+    let mut out = [0; OUT_HEADER];
+    let len = (OUT_HEADER + body) as u32;
+    OutHeader { len, error, unique }.encode(&mut out, Endian::NATIVE);
     out
 }
 
@@ -206,50 +219,46 @@ impl<'a> Request<'a> {
     /// # Errors
     /// The message is not a known request.
     pub fn parse(message: &'a [u8]) -> Result<Request<'a>, BadRequest> {
-        let header = message.get(..IN_HEADER).ok_or(BadRequest::Short)?;
-        let (unique, body) = (get_u64(header, 8), &message[IN_HEADER..]);
-        let opcode =
-            Opcode::from_number(get_u32(header, 4)).ok_or(BadRequest::Unknown { unique })?;
+        let (header, body) = message.split_at_checked(IN_HEADER).ok_or(BadRequest::Short)?;
+        let header = InHeader::decode(header, Endian::NATIVE);
+        let unknown = BadRequest::Unknown { unique: header.unique };
+        let opcode = Opcode::from_number(header.opcode).ok_or(unknown)?;
         let (fields, rest) = body.split_at_checked(opcode.structure()).ok_or(BadRequest::Short)?;
-        Ok(Request::of(opcode, header, fields, rest))
+        Ok(Request::of(opcode, &header, fields, rest))
     }
 
     /// The kind and the identity in a message's header. `None` where the message is too short, or
     /// its kind is not known here.
     pub fn head(message: &[u8]) -> Option<(Opcode, u64)> {
-        let header = message.get(..IN_HEADER)?;
-        Some((Opcode::from_number(get_u32(header, 4))?, get_u64(header, 8)))
+        let header = InHeader::decode(message.get(..IN_HEADER)?, Endian::NATIVE);
+        Some((Opcode::from_number(header.opcode)?, header.unique))
     }
 
     /// A request in separate parts: its header, a buffer as large as any structure, and names or
     /// data. `None` if its kind is not known here. Panics if a part is too small.
     pub fn parts(header: &'a [u8], structure: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
-        let opcode = Opcode::from_number(get_u32(header, 4))?;
-        Some(Request::of(opcode, header, &structure[..opcode.structure()], rest))
+        let header = InHeader::decode(header, Endian::NATIVE);
+        let opcode = Opcode::from_number(header.opcode)?;
+        Some(Request::of(opcode, &header, &structure[..opcode.structure()], rest))
     }
 
-    fn of(opcode: Opcode, header: &[u8], fields: &'a [u8], rest: &'a [u8]) -> Request<'a> {
+    fn of(opcode: Opcode, header: &InHeader, fields: &'a [u8], rest: &'a [u8]) -> Request<'a> {
         Request {
             opcode,
-            unique: get_u64(header, 8),
-            node: get_u64(header, 16),
-            uid: get_u32(header, 24),
-            gid: get_u32(header, 28),
-            thread: get_u32(header, 32),
+            unique: header.unique,
+            node: header.nodeid,
+            uid: header.uid,
+            gid: header.gid,
+            thread: header.pid,
             fields,
             rest,
             data: RefCell::default(),
         }
     }
 
-    /// The number of 32 bits at byte `at` of the structure.
-    pub fn u32(&self, at: usize) -> u32 {
-        get_u32(self.fields, at)
-    }
-
-    /// The number of 64 bits at byte `at` of the structure.
-    pub fn u64(&self, at: usize) -> u64 {
-        get_u64(self.fields, at)
+    /// The structure, of the type that this kind of request has.
+    pub fn structure<T: OnDisk>(&self) -> T {
+        T::get(self.fields, 0, Endian::NATIVE)
     }
 
     /// The next name, and the bytes after it.
@@ -264,14 +273,6 @@ pub fn split_name(bytes: &[u8]) -> (&[u8], &[u8]) {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),
         None => (bytes, &[]),
     }
-}
-
-pub(crate) fn get_u32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 /// A reply that is being built in a buffer.
@@ -303,19 +304,10 @@ impl<'a> Out<'a> {
         self.len += bytes.len();
     }
 
-    /// Appends a number.
-    pub fn u16(&mut self, n: u16) {
-        self.bytes(&n.to_ne_bytes());
-    }
-
-    /// Appends a number.
-    pub fn u32(&mut self, n: u32) {
-        self.bytes(&n.to_ne_bytes());
-    }
-
-    /// Appends a number.
-    pub fn u64(&mut self, n: u64) {
-        self.bytes(&n.to_ne_bytes());
+    /// Appends a structure or a number.
+    pub fn put<T: OnDisk>(&mut self, value: &T) {
+        value.put(self.buf, self.len, Endian::NATIVE);
+        self.len += T::SIZE;
     }
 
     /// Appends zeros.
@@ -341,99 +333,103 @@ impl<'a> Out<'a> {
         self.len = len;
     }
 
-    /// Appends the structure of an inode's attributes, 88 bytes (`struct fuse_attr`).
-    pub fn attr(&mut self, a: &Attr) {
-        for n in [a.ino.0, a.size, a.blocks] {
-            self.u64(n);
-        }
-        for t in [a.atime, a.mtime, a.ctime] {
-            self.u64(t.seconds.cast_unsigned());
-        }
-        for t in [a.atime, a.mtime, a.ctime] {
-            self.u32(t.nanos);
-        }
-        self.u32(u32::from(mode(a)));
-        for n in [a.links, a.uid, a.gid, rdev_to_kernel(a.rdev), a.block_size, 0] {
-            self.u32(n);
-        }
-    }
-
     /// Appends an inode's attributes, valid for `seconds`.
     pub fn attr_out(&mut self, a: &Attr, seconds: u64) {
-        self.u64(seconds);
-        self.u64(0);
-        self.attr(a);
+        self.put(&AttrOut { attr_valid: seconds, attr_valid_nsec: 0, dummy: 0, attr: attr(a) });
     }
 
-    /// Appends a name's node and attributes, valid for `seconds`, 128 bytes (`struct
-    /// fuse_entry_out`).
+    /// Appends a name's node and attributes, valid for `seconds`.
     pub fn entry_out(&mut self, node: u64, a: &Attr, seconds: u64) {
-        for n in [node, a.generation, seconds, seconds, 0] {
-            self.u64(n);
-        }
-        self.attr(a);
+        self.put(&EntryOut {
+            nodeid: node,
+            generation: a.generation,
+            entry_valid: seconds,
+            attr_valid: seconds,
+            entry_valid_nsec: 0,
+            attr_valid_nsec: 0,
+            attr: attr(a),
+        });
     }
 
     /// Appends the answer that a name does not exist, valid for `seconds`.
     pub fn no_entry(&mut self, seconds: u64) {
-        for n in [0, 0, seconds, 0, 0] {
-            self.u64(n);
-        }
-        self.zeroes(88);
+        self.put(&EntryOut { entry_valid: seconds, ..EntryOut::zeroed() });
     }
 
     /// Appends a directory entry. Returns false if there is no space for it.
     pub fn dirent(&mut self, ino: u64, next: u64, kind: Option<FileType>, name: &[u8]) -> bool {
-        let size = (24 + name.len()).next_multiple_of(8);
+        let size = (FuseDirent::SIZE + name.len()).next_multiple_of(8);
         if self.len + size > self.buf.len() {
             return false;
         }
-        self.u64(ino);
-        self.u64(next);
-        self.u32(name.len() as u32);
-        self.u32(kind.map_or(0, |kind| u32::from(kind.mode_bits() >> 12)));
+        let kind = kind.map_or(0, |kind| u32::from(kind.mode_bits() >> 12));
+        self.put(&FuseDirent { ino, off: next, namelen: name.len() as u32, kind });
         self.bytes(name);
-        self.zeroes(size - 24 - name.len());
+        self.zeroes(size - FuseDirent::SIZE - name.len());
         true
     }
 
     /// Appends the structure of a file system's space.
     pub fn statfs(&mut self, s: &StatFs) {
-        for n in [s.blocks, s.blocks_free, s.blocks_available, s.inodes, s.inodes_free] {
-            self.u64(n);
-        }
-        self.u32(s.block_size);
-        self.u32(s.name_max);
-        self.u32(s.fragment_size);
-        self.zeroes(28);
+        self.put(&Kstatfs {
+            blocks: s.blocks,
+            bfree: s.blocks_free,
+            bavail: s.blocks_available,
+            files: s.inodes,
+            ffree: s.inodes_free,
+            bsize: s.block_size,
+            namelen: s.name_max,
+            frsize: s.fragment_size,
+            padding: 0,
+            spare: [0; 6],
+        });
     }
 
     /// Appends an inode's attributes in the form of statx(2), valid for `seconds`.
     pub fn statx(&mut self, a: &Attr, seconds: u64) {
         const BASIC_AND_BIRTH: u32 = 0xfff;
-        self.u64(seconds);
-        self.zeroes(24);
-        self.u32(BASIC_AND_BIRTH);
-        self.u32(a.block_size);
-        self.u64(0);
-        self.u32(a.links);
-        self.u32(a.uid);
-        self.u32(a.gid);
-        self.u16(mode(a));
-        self.u16(0);
-        self.u64(a.ino.0);
-        self.u64(a.size);
-        self.u64(a.blocks);
-        self.u64(0);
-        for t in [a.atime, a.birthtime, a.ctime, a.mtime] {
-            self.u64(t.seconds.cast_unsigned());
-            self.u32(t.nanos);
-            self.u32(0);
-        }
-        let rdev = a.rdev;
-        self.u32(libc::major(rdev));
-        self.u32(libc::minor(rdev));
-        self.zeroes(8 + 14 * 8);
+        let time = |t: Timestamp| SxTime { tv_sec: t.seconds, tv_nsec: t.nanos, reserved: 0 };
+        let stat = FuseStatx {
+            mask: BASIC_AND_BIRTH,
+            blksize: a.block_size,
+            nlink: a.links,
+            uid: a.uid,
+            gid: a.gid,
+            mode: mode(a),
+            ino: a.ino.0,
+            size: a.size,
+            blocks: a.blocks,
+            atime: time(a.atime),
+            btime: time(a.birthtime),
+            ctime: time(a.ctime),
+            mtime: time(a.mtime),
+            rdev_major: libc::major(a.rdev),
+            rdev_minor: libc::minor(a.rdev),
+            ..FuseStatx::zeroed()
+        };
+        self.put(&StatxOut { attr_valid: seconds, stat, ..StatxOut::zeroed() });
+    }
+}
+
+/// The structure of an inode's attributes.
+fn attr(a: &Attr) -> FuseAttr {
+    FuseAttr {
+        ino: a.ino.0,
+        size: a.size,
+        blocks: a.blocks,
+        atime: a.atime.seconds.cast_unsigned(),
+        mtime: a.mtime.seconds.cast_unsigned(),
+        ctime: a.ctime.seconds.cast_unsigned(),
+        atimensec: a.atime.nanos,
+        mtimensec: a.mtime.nanos,
+        ctimensec: a.ctime.nanos,
+        mode: u32::from(mode(a)),
+        nlink: a.links,
+        uid: a.uid,
+        gid: a.gid,
+        rdev: rdev_to_kernel(a.rdev),
+        blksize: a.block_size,
+        flags: 0,
     }
 }
 

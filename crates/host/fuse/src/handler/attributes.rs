@@ -1,12 +1,14 @@
 //! Requests about attributes.
 
+use ordo_format::fuse::{Fsxattr, GetxattrIn, IoctlIn, IoctlOut, SetattrIn, SetxattrIn, WriteOut};
+use ordo_format::{Endian, OnDisk};
 use ordo_vfs::{Errno, FileSystem, FileType, SetAttr, SetTime, XattrMode, flags};
 
 use super::acl::{self, is_acl};
 use super::files::without_set_id;
 use super::ids::HiddenPermissions;
 use super::{Failure, Handled, Handler, VALID_SECONDS};
-use crate::wire::{Out, Request, fattr, get_u32, split_name, timestamp};
+use crate::wire::{Out, Request, fattr, split_name, timestamp};
 
 /// `FS_IOC_GETFLAGS`; the next constant is `FS_IOC_SETFLAGS`.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -15,7 +17,6 @@ const SET_FLAGS: u32 = 0x4008_6602;
 /// before it sets any flag.
 const GET_XATTR: u32 = 0x801c_581f;
 const SET_XATTR: u32 = 0x401c_5820;
-const XATTR_SIZE: usize = 28;
 
 /// Each row: a flag of Linux, its number in `struct fsxattr`, and two BSD flags with the same
 /// meaning, of which the first is the one that is set.
@@ -50,11 +51,11 @@ fn to_bsd(old: u32, wanted: u32) -> Option<u32> {
 
 /// The Linux flags in a structure; `None` if it asks for anything else.
 fn from_structure(bytes: &[u8]) -> Option<u32> {
-    let number = |at| get_u32(bytes, at);
-    let set = FLAGS.iter().filter(|(_, x, ..)| number(0) & x != 0);
+    let wanted = Fsxattr::decode(bytes, Endian::NATIVE);
+    let set = FLAGS.iter().filter(|(_, x, ..)| wanted.fsx_xflags & x != 0);
     let known = FLAGS.iter().fold(HAS_ATTRIBUTES, |all, (_, x, ..)| all | x);
-    // The other fields are size hints and a project.
-    let nothing_else = number(0) & !known == 0 && [4, 12, 16].iter().all(|at| number(*at) == 0);
+    let hints = [wanted.fsx_extsize, wanted.fsx_projid, wanted.fsx_cowextsize];
+    let nothing_else = wanted.fsx_xflags & !known == 0 && hints == [0; 3];
     nothing_else.then(|| set.fold(0, |all, (linux, ..)| all | linux))
 }
 
@@ -72,21 +73,22 @@ impl<F: FileSystem> Handler<F> {
     }
 
     pub(super) async fn setattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (ino, valid) = (self.ino(r.node), r.u32(0));
-        let given = |bit: u32| valid & bit != 0;
-        let time = |set: u32, now: u32, at: usize, nanos: usize| match () {
+        let (ino, wanted) = (self.ino(r.node), r.structure::<SetattrIn>());
+        let given = |bit: u32| wanted.valid & bit != 0;
+        let time = |set: u32, now: u32, to: (u64, u32)| match () {
             () if given(now) => Some(SetTime::Now),
-            () if given(set) => Some(SetTime::To(timestamp(r.u64(at), r.u32(nanos)))),
+            () if given(set) => Some(SetTime::To(timestamp(to.0, to.1))),
             () => None,
         };
+        let (atime, mtime) = ((wanted.atime, wanted.atimensec), (wanted.mtime, wanted.mtimensec));
         let ids = &self.options.ids;
         let mut set = SetAttr {
-            permissions: given(fattr::MODE).then(|| r.u32(68) as u16 & 0o7777),
-            uid: given(fattr::UID).then(|| ids.users.disk(r.u32(76))),
-            gid: given(fattr::GID).then(|| ids.groups.disk(r.u32(80))),
-            size: given(fattr::SIZE).then(|| r.u64(16)),
-            atime: time(fattr::ATIME, fattr::ATIME_NOW, 32, 56),
-            mtime: time(fattr::MTIME, fattr::MTIME_NOW, 40, 60),
+            permissions: given(fattr::MODE).then_some(wanted.mode as u16 & 0o7777),
+            uid: given(fattr::UID).then(|| ids.users.disk(wanted.uid)),
+            gid: given(fattr::GID).then(|| ids.groups.disk(wanted.gid)),
+            size: given(fattr::SIZE).then_some(wanted.size),
+            atime: time(fattr::ATIME, fattr::ATIME_NOW, atime),
+            mtime: time(fattr::MTIME, fattr::MTIME_NOW, mtime),
             ..SetAttr::default()
         };
         let gives_away = set.uid.is_some() || set.gid.is_some();
@@ -115,20 +117,22 @@ impl<F: FileSystem> Handler<F> {
 
     /// Serves `chattr` and `lsattr`. The kernel decides who may set which flag.
     pub(super) async fn ioctl(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (ino, command) = (self.ino(r.node), r.u32(12));
+        let IoctlIn { cmd: command, out_size, .. } = r.structure();
+        let ino = self.ino(r.node);
         let attr = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?;
         let asked = match command {
             GET_FLAGS | GET_XATTR => None,
             SET_FLAGS => {
-                Some(r.rest.get(..4).map(|bytes| get_u32(bytes, 0)).ok_or(Errno::Invalid)?)
+                let flags = r.rest.get(..u32::SIZE).ok_or(Errno::Invalid)?;
+                Some(u32::get(flags, 0, Endian::NATIVE))
             }
             SET_XATTR => {
-                let bytes = r.rest.get(..XATTR_SIZE).ok_or(Errno::Invalid)?;
+                let bytes = r.rest.get(..Fsxattr::SIZE).ok_or(Errno::Invalid)?;
                 Some(from_structure(bytes).ok_or(Errno::NotSupported)?)
             }
             _ => return Err(Failure(libc::ENOTTY)),
         };
-        out.zeroes(16);
+        out.put(&IoctlOut::zeroed());
         match asked {
             Some(wanted) => {
                 let new = to_bsd(attr.flags, wanted).ok_or(Errno::NotSupported)?;
@@ -139,27 +143,28 @@ impl<F: FileSystem> Handler<F> {
             None if command == GET_XATTR => {
                 let linux = to_linux(attr.flags);
                 let set = FLAGS.iter().filter(|(flag, ..)| linux & flag != 0);
-                out.u32(set.fold(0, |all, (_, x, ..)| all | x));
-                out.zeroes(XATTR_SIZE - 4);
+                let fsx_xflags = set.fold(0, |all, (_, x, ..)| all | x);
+                out.put(&Fsxattr { fsx_xflags, ..Fsxattr::zeroed() });
             }
             None => {
-                out.u32(to_linux(attr.flags));
+                out.put(&to_linux(attr.flags));
                 // A caller that asks for a long gets one.
-                out.zeroes((r.u32(28) as usize).saturating_sub(4).min(4));
+                out.zeroes((out_size as usize).saturating_sub(4).min(4));
             }
         }
         Ok(())
     }
 
     pub(super) async fn setxattr(&self, r: &Request<'_>) -> Handled {
-        let mode = match r.u32(4).cast_signed() {
+        let SetxattrIn { size, flags, .. } = r.structure();
+        let mode = match flags.cast_signed() {
             0 => XattrMode::Set,
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::Invalid.into()),
         };
         let (name, value) = split_name(r.rest);
-        let value = value.get(..r.u32(0) as usize).ok_or(Errno::Invalid)?;
+        let value = value.get(..size as usize).ok_or(Errno::Invalid)?;
         if self.options.acl && is_acl(name) {
             self.set_acl(self.ino(r.node), name, value).await?;
             return self.changed().await;
@@ -184,11 +189,11 @@ impl<F: FileSystem> Handler<F> {
     pub(super) async fn getxattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         if self.options.acl && is_acl(r.name().0) {
             let value = self.get_acl(self.ino(r.node), r.name().0).await?;
-            return sized(&value, r.u32(0), out);
+            return sized(&value, r, out);
         }
         let name = stored(r.name().0)?;
         let value = self.fs.getxattr(self.ino(r.node), &name).await.map_err(|e| self.fail(e))?;
-        sized(&value, r.u32(0), out)
+        sized(&value, r, out)
     }
 
     pub(super) async fn listxattr(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
@@ -201,15 +206,15 @@ impl<F: FileSystem> Handler<F> {
                 list.push(0);
             }
         }
-        sized(&list, r.u32(0), out)
+        sized(&list, r, out)
     }
 }
 
 /// Replies with a value; if the caller gave no space, with its length.
-fn sized(value: &[u8], capacity: u32, out: &mut Out<'_>) -> Handled {
+fn sized(value: &[u8], r: &Request<'_>, out: &mut Out<'_>) -> Handled {
+    let GetxattrIn { size: capacity, .. } = r.structure();
     if capacity == 0 {
-        out.u32(value.len() as u32);
-        out.u32(0);
+        out.put(&WriteOut { size: value.len() as u32, padding: 0 });
     } else if value.len() > capacity as usize {
         return Err(Errno::Range.into());
     } else {

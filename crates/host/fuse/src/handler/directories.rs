@@ -1,5 +1,6 @@
 //! Reading directories.
 
+use ordo_format::fuse::{EntryOut, FuseDirent, ReadIn};
 use ordo_vfs::{Cookie, DirEntry, FileSystem, FileType, Ino};
 
 use super::{Handled, Handler, VALID_SECONDS};
@@ -15,8 +16,9 @@ struct Entry {
 
 impl<F: FileSystem> Handler<F> {
     pub(super) async fn readdir(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (dir, cookie, size) = (self.ino(r.node), Cookie(r.u64(8)), r.u32(16) as usize);
-        let mut list = Out::new(out.space(size));
+        let ReadIn { offset, size, .. } = r.structure();
+        let (dir, cookie) = (self.ino(r.node), Cookie(offset));
+        let mut list = Out::new(out.space(size as usize));
         let mut each = |e: DirEntry<'_>| list.dirent(e.ino.0, e.next.0, e.file_type, e.name);
         self.fs.readdir(dir, cookie, &mut each).await.map_err(|e| self.fail(e))?;
         let len = list.len();
@@ -25,12 +27,12 @@ impl<F: FileSystem> Handler<F> {
     }
 
     pub(super) async fn readdirplus(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        const ENTRY_OUT: usize = 128;
-        let (dir, cookie, size) = (self.ino(r.node), Cookie(r.u64(8)), r.u32(16) as usize);
+        let ReadIn { offset, size, .. } = r.structure();
+        let (dir, cookie, size) = (self.ino(r.node), Cookie(offset), size as usize);
         let mut entries = Vec::new();
         let mut capacity = size;
         let mut each = |e: DirEntry<'_>| {
-            let needs = (ENTRY_OUT + 24 + e.name.len()).next_multiple_of(8);
+            let needs = (EntryOut::SIZE + FuseDirent::SIZE + e.name.len()).next_multiple_of(8);
             let fits = needs <= capacity;
             if fits {
                 capacity -= needs;
@@ -53,7 +55,7 @@ impl<F: FileSystem> Handler<F> {
                 Some(attr) if self.know(attr.ino).await.is_ok() => {
                     list.entry_out(self.node(attr.ino), &self.shown(attr), VALID_SECONDS);
                 }
-                _ => list.zeroes(ENTRY_OUT),
+                _ => list.zeroes(EntryOut::SIZE),
             }
             let capacity = list.dirent(entry.ino.0, entry.next.0, entry.kind, &entry.name);
             assert!(capacity, "sizes were added up");

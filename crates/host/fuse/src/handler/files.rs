@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use ordo_format::fuse::{BmapIn, CopyFileRangeIn, FallocateIn, LseekIn, ReadIn, WriteIn, WriteOut};
 use ordo_vfs::{Attr, Errno, Extent, FileSystem, Ino, Seek, SetAttr};
 
 use super::{Failure, FileWriter, Handled, Handler};
@@ -9,19 +10,20 @@ use crate::wire::{MAX_DATA, Opcode, Out, Request, WRITE_KILL_SUIDGID};
 
 impl<F: FileSystem> Handler<F> {
     pub(super) async fn read(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (offset, size) = (r.u64(8), r.u32(16) as usize);
-        let read = self.fs.read(self.ino(r.node), offset, out.space(size)).await;
+        let ReadIn { offset, size, .. } = r.structure();
+        let read = self.fs.read(self.ino(r.node), offset, out.space(size as usize)).await;
         out.advance(read.map_err(|e| self.fail(e))?);
         Ok(())
     }
 
     pub(super) async fn write(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (ino, offset, size) = (self.ino(r.node), r.u64(8), r.u32(16) as usize);
-        if r.u32(20) & WRITE_KILL_SUIDGID != 0 {
+        let WriteIn { fh, offset, size, write_flags, .. } = r.structure();
+        let (ino, size) = (self.ino(r.node), size as usize);
+        if write_flags & WRITE_KILL_SUIDGID != 0 {
             self.drop_set_id(ino).await?;
         }
         if let Some(writer) = &self.options.writer {
-            writer.set(FileWriter { opening: r.u64(0), thread: r.thread });
+            writer.set(FileWriter { opening: fh, thread: r.thread });
         }
         let data = r.data.take();
         let written = match data {
@@ -33,8 +35,7 @@ impl<F: FileSystem> Handler<F> {
         if self.options.synchronous {
             self.fs.fsync(ino).await.map_err(|e| self.fail(e))?;
         }
-        out.u32(written as u32);
-        out.u32(0);
+        out.put(&WriteOut { size: written as u32, padding: 0 });
         Ok(())
     }
 
@@ -76,10 +77,11 @@ impl<F: FileSystem> Handler<F> {
         use libc::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
         const PUNCH: i32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
         const ZERO_IN: i32 = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
-        let (ino, offset, len) = (self.ino(r.node), r.u64(8), r.u64(16));
+        let FallocateIn { offset, length: len, mode, .. } = r.structure();
+        let ino = self.ino(r.node);
         let size = self.fs.getattr(ino).await.map_err(|e| self.fail(e))?.size;
         let end = offset.saturating_add(len);
-        let mode = r.u32(24).cast_signed();
+        let mode = mode.cast_signed();
         let keeps = matches!(mode, FALLOC_FL_KEEP_SIZE | ZERO_IN);
         if keeps && end > size {
             return Err(Errno::NotSupported.into());
@@ -101,13 +103,14 @@ impl<F: FileSystem> Handler<F> {
     }
 
     pub(super) async fn lseek(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let what = match r.u32(16).cast_signed() {
+        let LseekIn { offset, whence, .. } = r.structure();
+        let what = match whence.cast_signed() {
             libc::SEEK_DATA => Seek::Data,
             libc::SEEK_HOLE => Seek::Hole,
             _ => return Err(Errno::Invalid.into()),
         };
-        let at = self.fs.seek(self.ino(r.node), r.u64(8), what).await;
-        out.u64(at.map_err(|e| self.fail(e))?);
+        let at = self.fs.seek(self.ino(r.node), offset, what).await;
+        out.put(&at.map_err(|e| self.fail(e))?);
         Ok(())
     }
 
@@ -115,8 +118,9 @@ impl<F: FileSystem> Handler<F> {
     /// (`FIBMAP`, which `filefrag` uses). The kernel has no request for `FIEMAP`, and asks only
     /// mounts of a device.
     pub(super) async fn bmap(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (ino, unit) = (self.ino(r.node), u64::from(r.u32(8)));
-        let offset = r.u64(0).checked_mul(unit).filter(|_| unit > 0).ok_or(Errno::Invalid)?;
+        let BmapIn { block, blocksize, .. } = r.structure();
+        let (ino, unit) = (self.ino(r.node), u64::from(blocksize));
+        let offset = block.checked_mul(unit).filter(|_| unit > 0).ok_or(Errno::Invalid)?;
         let extents = self.places_of(ino).await?;
         let at = extents.partition_point(|extent| extent.offset + extent.len <= offset);
         let extent = extents.get(at).filter(|extent| extent.offset <= offset);
@@ -125,7 +129,7 @@ impl<F: FileSystem> Handler<F> {
         if !place.is_multiple_of(unit) {
             return Err(Errno::Invalid.into());
         }
-        out.u64(place / unit);
+        out.put(&(place / unit));
         Ok(())
     }
 
@@ -141,10 +145,11 @@ impl<F: FileSystem> Handler<F> {
 
     /// Copies from one file to another without passing the bytes through the caller.
     pub(super) async fn copy(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (from, mut at) = (self.ino(r.node), r.u64(8));
-        let (to, mut to_at) = (self.ino(r.u64(16)), r.u64(32));
+        let wanted: CopyFileRangeIn = r.structure();
+        let (from, mut at) = (self.ino(r.node), wanted.off_in);
+        let (to, mut to_at) = (self.ino(wanted.nodeid_out), wanted.off_out);
         // A long request cannot be interrupted, so the caller must ask again for the rest.
-        let total = r.u64(40).min(16 * MAX_DATA as u64);
+        let total = wanted.len.min(16 * MAX_DATA as u64);
         self.drop_set_id_for(r, to).await?;
         let mut buf = vec![0; MAX_DATA.min(total as usize)];
         let mut copied = 0;
@@ -164,10 +169,9 @@ impl<F: FileSystem> Handler<F> {
             }
         }
         if r.opcode == Opcode::CopyFileRange64 {
-            out.u64(copied);
+            out.put(&copied);
         } else {
-            out.u32(copied as u32);
-            out.u32(0);
+            out.put(&WriteOut { size: copied as u32, padding: 0 });
         }
         Ok(())
     }

@@ -18,11 +18,12 @@ mod tests;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use ordo_format::Endian;
+use ordo_format::fuse::{BatchForgetIn, ForgetIn, ForgetOne, InitIn, InitInExt, InitOut, OpenOut};
 use ordo_vfs::{Attr, Errno, Extent, FileSystem, FsError, Ino, IoBuf};
 
 use crate::wire::{
     BadRequest, IN_HEADER, InitFlags, MAX_DATA, Opcode, Out, ROOT, Request, VERSION, WRITE_HEAD,
-    get_u32,
 };
 use ids::IdMap;
 use known::Known;
@@ -267,14 +268,14 @@ impl<F: FileSystem> Handler<F> {
         match r.opcode {
             Opcode::Lookup => self.lookup(r, out).await,
             Opcode::Forget => {
-                self.forget(r.node, r.u64(0)).await;
+                self.forget(r.node, r.structure::<ForgetIn>().nlookup).await;
                 Ok(())
             }
             Opcode::BatchForget => {
-                for one in r.rest.chunks_exact(16).take(r.u32(0) as usize) {
-                    let (node, count) = one.split_at(8);
-                    self.forget(crate::wire::get_u64(node, 0), crate::wire::get_u64(count, 0))
-                        .await;
+                let BatchForgetIn { count, .. } = r.structure();
+                for one in r.rest.chunks_exact(ForgetOne::SIZE).take(count as usize) {
+                    let one = ForgetOne::decode(one, Endian::NATIVE);
+                    self.forget(one.nodeid, one.nlookup).await;
                 }
                 Ok(())
             }
@@ -310,8 +311,7 @@ impl<F: FileSystem> Handler<F> {
             Opcode::Destroy => Ok(()),
             Opcode::Open if self.options.writer.is_some() => {
                 self.openings.update(|openings| openings + 1);
-                out.u64(self.openings.get());
-                out.u64(0);
+                out.put(&OpenOut { fh: self.openings.get(), open_flags: 0, backing_id: 0 });
                 Ok(())
             }
             // An inode that the kernel knows needs no opening; after this answer the kernel does
@@ -359,36 +359,36 @@ impl<F: FileSystem> Handler<F> {
     }
 
     fn init(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (major, minor) = (r.u32(0), r.u32(4));
+        let InitIn { major, minor, flags: low, .. } = r.structure();
         if major != VERSION.0 || minor < 33 {
             (self.tell)(&format!(
                 "the kernel speaks FUSE {major}.{minor}, but 7.33 (Linux 5.11) is needed"
             ));
             return Err(Failure(libc::EPROTO));
         }
-        let high = if r.rest.len() >= 4 { get_u32(r.rest, 0) } else { 0 };
-        let offered = InitFlags::from_bits_truncate(u64::from(high) << 32 | u64::from(r.u32(12)));
+        let more = r.rest.get(..InitInExt::SIZE);
+        let high = more.map_or(0, |more| InitInExt::decode(more, Endian::NATIVE).flags2);
+        let offered = InitFlags::from_bits_truncate(u64::from(high) << 32 | u64::from(low));
         let flags = offered & self.wanted();
         self.flags.set(flags);
-        out.u32(VERSION.0);
-        out.u32(VERSION.1);
-        // Read-ahead, which is left to the kernel.
-        out.u32(MAX_DATA as u32);
-        out.u32(flags.bits() as u32);
-        // The number of background requests, and the number at which the kernel begins to hold
-        // back.
-        out.u16(64);
-        out.u16(48);
-        out.u32(MAX_DATA as u32);
-        // The granularity of times, in nanoseconds.
-        out.u32(1);
-        out.u16((MAX_DATA / 4096) as u16);
-        out.u16(0);
-        out.u32((flags.bits() >> 32) as u32);
-        // The number of file systems that may be stacked on this one.
-        out.u32(0);
-        out.u16(if flags.contains(InitFlags::REQUEST_TIMEOUT) { self.options.timeout } else { 0 });
-        out.zeroes(22);
+        let times_out = flags.contains(InitFlags::REQUEST_TIMEOUT);
+        out.put(&InitOut {
+            major: VERSION.0,
+            minor: VERSION.1,
+            // Read-ahead is left to the kernel.
+            max_readahead: MAX_DATA as u32,
+            flags: flags.bits() as u32,
+            max_background: 64,
+            congestion_threshold: 48,
+            max_write: MAX_DATA as u32,
+            time_gran: 1,
+            max_pages: (MAX_DATA / 4096) as u16,
+            map_alignment: 0,
+            flags2: (flags.bits() >> 32) as u32,
+            max_stack_depth: 0,
+            request_timeout: if times_out { self.options.timeout } else { 0 },
+            unused: [0; 11],
+        });
         Ok(())
     }
 }

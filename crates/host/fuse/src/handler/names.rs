@@ -1,5 +1,6 @@
 //! Requests about names.
 
+use ordo_format::fuse::{CreateIn, LinkIn, MkdirIn, MknodIn, OpenOut, Rename2In, RenameIn};
 use ordo_vfs::{Errno, FileSystem, FileType, Ino, NewNode, RenameMode};
 
 use super::acl::Acl;
@@ -87,28 +88,31 @@ impl<F: FileSystem> Handler<F> {
     /// once.
     pub(super) async fn tmpfile(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
         let dir = self.ino(r.node);
-        let new = NewNode::file(r.u32(4) as u16 & 0o7777);
-        let (new, acl) = self.with_creation_attributes(r, new, r.u32(8)).await?;
+        let CreateIn { mode, umask, .. } = r.structure();
+        let new = NewNode::file(mode as u16 & 0o7777);
+        let (new, acl) = self.with_creation_attributes(r, new, umask).await?;
         let made = self.fs.tmpfile(dir, &new).await.map_err(|e| self.fail(e))?;
         self.know_opened(made.ino);
         self.inherit(dir, &made, acl).await?;
         out.entry_out(self.node(made.ino), &self.shown(made), VALID_SECONDS);
         // The reply to an open, with no handle that would have to be known later.
-        out.zeroes(16);
+        out.put(&OpenOut::zeroed());
         Ok(())
     }
 
     pub(super) async fn mknod(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let mode = r.u32(0) as u16;
+        let MknodIn { mode, rdev, umask, .. } = r.structure();
+        let mode = mode as u16;
         let file_type = FileType::from_mode(mode).unwrap_or(FileType::Regular);
-        let rdev = rdev_from_kernel(r.u32(4));
+        let rdev = rdev_from_kernel(rdev);
         let new = NewNode { file_type, rdev, ..NewNode::file(mode & 0o7777) };
-        self.create_node(r, (r.name().0, r.u32(8)), new, out).await
+        self.create_node(r, (r.name().0, umask), new, out).await
     }
 
     pub(super) async fn mkdir(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let new = NewNode::directory(r.u32(0) as u16 & 0o7777);
-        self.create_node(r, (r.name().0, r.u32(4)), new, out).await
+        let MkdirIn { mode, umask } = r.structure();
+        let new = NewNode::directory(mode as u16 & 0o7777);
+        self.create_node(r, (r.name().0, umask), new, out).await
     }
 
     pub(super) async fn symlink(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
@@ -118,7 +122,8 @@ impl<F: FileSystem> Handler<F> {
     }
 
     pub(super) async fn link(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
-        let (ino, dir) = (self.ino(r.u64(0)), self.ino(r.node));
+        let LinkIn { oldnodeid } = r.structure();
+        let (ino, dir) = (self.ino(oldnodeid), self.ino(r.node));
         let attr = self.fs.link(ino, dir, r.name().0).await.map_err(|e| self.fail(e))?;
         self.changed().await?;
         self.entry(attr, out).await
@@ -135,7 +140,13 @@ impl<F: FileSystem> Handler<F> {
     }
 
     pub(super) async fn rename(&self, r: &Request<'_>) -> Handled {
-        let flags = if r.opcode == Opcode::Rename2 { r.u32(8) } else { 0 };
+        let (newdir, flags) = match r.opcode {
+            Opcode::Rename2 => {
+                let Rename2In { newdir, flags, .. } = r.structure();
+                (newdir, flags)
+            }
+            _ => (r.structure::<RenameIn>().newdir, 0),
+        };
         let mode = match flags {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
@@ -144,7 +155,7 @@ impl<F: FileSystem> Handler<F> {
         };
         let (from, rest) = r.name();
         let (to, _) = split_name(rest);
-        let dirs: (Ino, Ino) = (self.ino(r.node), self.ino(r.u64(0)));
+        let dirs: (Ino, Ino) = (self.ino(r.node), self.ino(newdir));
         let renamed = self.fs.rename(dirs.0, from, dirs.1, to, mode).await;
         renamed.map_err(|e| self.fail(e))?;
         self.changed().await

@@ -24,6 +24,14 @@ fn message(opcode: Opcode, node: u64, body: &[&[u8]]) -> Vec<u8> {
     out
 }
 
+fn get_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+fn get_u64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
 struct Bench {
     executor: Executor,
     handler: Handler<Rc<ModelFs>>,
@@ -57,7 +65,7 @@ impl Bench {
     fn node(&self, name: &[u8]) -> u64 {
         let reply = self.ask(&message(Opcode::Lookup, ROOT, &[name, b"\0"])).unwrap();
         assert_eq!(reply.len(), 128);
-        wire::get_u64(&reply, 0)
+        get_u64(&reply, 0)
     }
 
     fn exists(&self, ino: Ino) -> bool {
@@ -99,23 +107,20 @@ fn forgotten_inodes_are_found_by_number() {
     let ino = bench.make(b"file");
     let again = |node: u64| bench.ask(&message(Opcode::Lookup, node, &[b".\0"]));
     let first = again(ino.0).unwrap();
-    assert_eq!((first.len(), wire::get_u64(&first, 0)), (128, ino.0));
+    assert_eq!((first.len(), get_u64(&first, 0)), (128, ino.0));
     assert!(bench.handler.known.remove(ino, 1), "the kernel knows it once");
     let fs = bench.handler.fs();
     let attr = bench.executor.block_on(fs.getattr(ino)).unwrap().unwrap();
-    assert_eq!(wire::get_u64(&first, 8), attr.generation);
+    assert_eq!(get_u64(&first, 8), attr.generation);
     bench.executor.block_on(fs.close(ino)).unwrap().unwrap();
     bench.executor.block_on(fs.unlink(fs.root(), b"file")).unwrap().unwrap();
     assert_eq!(again(ino.0), Err(libc::ESTALE));
     assert_eq!(again(1 << 60), Err(libc::ESTALE));
     let next = bench.make(b"next");
     let other = again(next.0).unwrap();
-    assert_ne!(wire::get_u64(&other, 8), attr.generation);
-    assert_eq!(wire::get_u64(&again(ROOT).unwrap(), 0), ROOT);
-    assert_eq!(
-        wire::get_u64(&bench.ask(&message(Opcode::Lookup, ROOT, &[b"..\0"])).unwrap(), 0),
-        ROOT
-    );
+    assert_ne!(get_u64(&other, 8), attr.generation);
+    assert_eq!(get_u64(&again(ROOT).unwrap(), 0), ROOT);
+    assert_eq!(get_u64(&bench.ask(&message(Opcode::Lookup, ROOT, &[b"..\0"])).unwrap(), 0), ROOT);
 }
 
 /// A list with attributes counts as a look-up for each entry except `.` and `..`: forgetting what
@@ -129,7 +134,7 @@ fn listing_with_attributes_is_looking_up() {
     let reply = bench.ask(&message(Opcode::Readdirplus, ROOT, &[&read])).unwrap();
     // Two entries of 160 bytes for the dots, and one for the file.
     assert_eq!(reply.len(), 3 * 160);
-    assert_eq!((wire::get_u64(&reply, 0), wire::get_u64(&reply, 320)), (0, ino.0));
+    assert_eq!((get_u64(&reply, 0), get_u64(&reply, 320)), (0, ino.0));
     bench.ask(&message(Opcode::Unlink, ROOT, &[b"file\0"])).unwrap();
     assert!(bench.exists(ino));
     bench.ask(&message(Opcode::Forget, ino.0, &[&1u64.to_ne_bytes()])).unwrap();
@@ -192,7 +197,7 @@ fn flags_of_files() {
     // The flags are nodump and immutable.
     ioctl(SET.0, &0x50u32.to_ne_bytes(), 0).unwrap();
     let reply = ioctl(GET.1, &[], 28).unwrap();
-    assert_eq!((reply.len(), wire::get_u32(&reply, 16)), (16 + 28, 0x88));
+    assert_eq!((reply.len(), get_u32(&reply, 16)), (16 + 28, 0x88));
     assert_eq!(ioctl(SET.1, &structure(0x2, 0), 0), Err(libc::EOPNOTSUPP));
     assert_eq!(ioctl(SET.1, &structure(0, 1), 0), Err(libc::EOPNOTSUPP));
     assert_eq!(ioctl(SET.0, &4u32.to_ne_bytes(), 0), Err(libc::EOPNOTSUPP));
@@ -200,7 +205,7 @@ fn flags_of_files() {
     // The flag is append-only, in place of both.
     ioctl(SET.1, &structure(0x8000_0010, 0), 0).unwrap();
     let reply = ioctl(GET.0, &[], 8).unwrap();
-    assert_eq!((reply.len(), wire::get_u32(&reply, 16)), (16 + 8, 0x20));
+    assert_eq!((reply.len(), get_u32(&reply, 16)), (16 + 8, 0x20));
 }
 
 /// An unknown request is refused by its number, so that the kernel does not wait. An incomplete
