@@ -131,7 +131,7 @@ whatif-large:
 	@test -d $(LARGE)/trace || $(CURDIR)/xtask/whatif-large.sh $(CURDIR)/target/release/ordo $(LARGE)
 	ORDO_LARGE_TRACE=$(LARGE)/trace ORDO_LARGE_PAGE=$(CURDIR)/docs/results/whatif-large.md \
 	  $(CARGO) test --release --package ordo-cli --test whatif_large -- --ignored --nocapture
-	$(CARGO) run --release --quiet --package ordo-stp --example playback >target/playback.md
+	$(CARGO) run --release --quiet --package ordo-playback --example playback >target/playback.md
 	(echo; cat target/playback.md) >>docs/results/whatif-large.md
 
 .PHONY: whatif
@@ -347,7 +347,7 @@ fuzz:
 
 # Policies of this machine's file systems, found by experiments of about 40 seconds for each change that waits.
 infer-table:
-	$(CARGO) build --release --quiet --package ordo-live --example infer_table
+	$(CARGO) build --release --quiet --package ordo-infer --example infer_table
 	mkdir -p target/analysis
 	target/release/examples/infer_table > target/analysis/infer.md
 	{ echo '# Inferred and true policies'; echo; \
@@ -361,7 +361,7 @@ infer-table:
 
 PGBENCH_SECONDS ?= 20
 named-data:
-	$(CARGO) build --release --quiet --package ordo-live --example named_data
+	$(CARGO) build --release --quiet --package ordo-kernelfs --example named_data
 	mkdir -p target/analysis
 	target/release/examples/named_data $(PGBENCH_SECONDS) > target/analysis/named.md
 	{ echo '# File data with the path of its file'; echo; \
@@ -379,7 +379,7 @@ PAIRS ?= 15
 # Millions of requests of each trace that is counted from its tables.
 MILLIONS ?= 2
 bench-analysis:
-	$(CARGO) build --release --quiet --package ordo-sba --example naming
+	$(CARGO) build --release --quiet --package ordo-watcher --example naming
 	$(CARGO) build --release --quiet --package ordo-annotate --example counting
 	mkdir -p target/analysis
 	{ echo '# Traces named and counted'; echo; \
@@ -400,7 +400,7 @@ bench-analysis:
 OVERHEAD_ROUNDS ?= 9
 PLACES ?= /dev/shm target/analysis
 bench-overhead:
-	$(CARGO) build --release --quiet --package ordo-live --example overhead
+	$(CARGO) build --release --quiet --package ordo-kernelfs --example overhead
 	mkdir -p target/analysis
 	{ echo '# What a pseudo-device costs'; echo; \
 	  echo "Written by \`make bench-overhead PLACES='$(PLACES)'\` on $$(nproc) cores of" \

@@ -28,7 +28,7 @@ const EXEMPT: [(&str, &[&str], &str); 1] =
     [("bgfsck", &["core"], "its steps are operations of the live file system")];
 
 /// Crates that a crate's manifest must not name, although its folder would allow them.
-const STRANGERS: [(&str, &[&str]); 24] = [
+const STRANGERS: [(&str, &[&str]); 25] = [
     ("format", &["runtime", "block", "trace"]),
     ("shown", &["format", "runtime", "block", "trace"]),
     ("runtime", &["format", "block", "trace"]),
@@ -41,15 +41,16 @@ const STRANGERS: [(&str, &[&str]); 24] = [
     ("ffs", &["lfs", "dualfs"]),
     ("lfs", &["ffs", "dualfs"]),
     ("dualfs", &["ffs"]),
-    ("check", &["sba", "annotate", "stp"]),
-    ("sba", &["check", "annotate", "stp"]),
+    ("check", &["watcher", "annotate", "playback"]),
+    ("watcher", &["check", "annotate", "playback"]),
     ("annotate", &["check"]),
-    ("stp", &["check"]),
-    ("fuse", &["block", "sba", "annotate", "stp", "check"]),
-    ("pseudo", &["sba", "annotate", "stp", "check"]),
-    ("live", &["check"]),
-    ("crash", &["check", "format", "bgfsck", "kernel", "program"]),
-    ("systems", &["workload", "compare", "cli", "sba", "fuse"]),
+    ("playback", &["check"]),
+    ("fuse", &["block", "watcher", "annotate", "playback", "check"]),
+    ("recorder", &["watcher", "annotate", "playback", "check"]),
+    ("kernelfs", &["check", "infer"]),
+    ("infer", &["check"]),
+    ("crash", &["check", "format", "bgfsck", "crash-kernel", "crash-program"]),
+    ("systems", &["workload", "compare", "cli", "watcher", "fuse"]),
     ("workload", &["format", "block", "cache", "ordering", "wafs", "systems", "annotate"]),
     ("compare", &["cli", "report", "fuse"]),
     ("cli", &["cache", "ordering", "ufs", "ffs", "lfs", "dualfs", "bgfsck"]),
@@ -77,7 +78,8 @@ impl Crates {
             .skip(1)
             .take_while(|l| !l.starts_with('['))
             .filter_map(|line| line.strip_prefix("ordo-"));
-        let end = |name: &str| name.find(|c: char| !c.is_alphanumeric()).unwrap_or(name.len());
+        let is_name = |c: char| c.is_alphanumeric() || c == '-';
+        let end = |name: &str| name.find(|c| !is_name(c)).unwrap_or(name.len());
         let names = dependencies.map(|name| name[..end(name)].to_owned()).collect();
         self.0.insert(own.to_owned(), (folder.to_owned(), names));
     }

@@ -30,7 +30,7 @@ fn write(offset: usize, count: usize, byte: u8, fua: bool) -> Write {
         data: vec![byte; count * SECTOR].into(),
         fua,
         name: String::new(),
-        class: ordo_sba::Class::Unknown,
+        class: ordo_watcher::Class::Unknown,
     }
 }
 

@@ -12,9 +12,9 @@ use ordo_block::tap::{Completed, Issued, Tap, TapSink};
 use ordo_block::{BlockDevice, Device, Operation, WriteFlags};
 use ordo_cache::CacheConfig;
 use ordo_runtime::{Duration, Executor, Runtime, Schedule};
-use ordo_sba::decoder::DiskImage;
-use ordo_sba::{Class, Watch};
 use ordo_vfs::FileSystem;
+use ordo_watcher::decoder::DiskImage;
+use ordo_watcher::{Class, Watch};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{SECTOR, Scratch, Slow};

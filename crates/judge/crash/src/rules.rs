@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ordo_sba::{Class, Kinds, NoKind};
+use ordo_watcher::{Class, Kinds, NoKind};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ordo_sba::Class;
+use ordo_watcher::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::CrashModel;

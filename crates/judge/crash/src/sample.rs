@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ordo_sba::Class;
+use ordo_watcher::Class;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashSet;

@@ -53,7 +53,7 @@ impl OnInterrupt {
                 && let Some(act) = act.take()
             {
                 act();
-                ordo_pseudo::remove_own();
+                ordo_recorder::remove_own();
                 std::process::exit(INTERRUPTED.into());
             }
         })?;

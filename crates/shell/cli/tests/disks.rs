@@ -146,7 +146,7 @@ fn debugfs_agrees(image: &Path, trace: &Path, (first, mb, block): (u64, u64, u64
     let ours: BTreeMap<u64, String> = rows
         .iter()
         .filter(written)
-        .filter(|row| row.final_kind == ordo_sba::Class::FileData)
+        .filter(|row| row.final_kind == ordo_watcher::Class::FileData)
         .map(|row| (row.offset / block, row.path.as_deref().unwrap_or("?").to_owned()))
         .collect();
     assert!(ours.len() > 100, "{} blocks of data", ours.len());

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 use mounting::{Disk, ORDERINGS, can_mount, ordo, run, text, wait_until_gone};
-use ordo_pseudo::{DeviceSetup, KeepRequests, Session, Transport};
+use ordo_recorder::{DeviceSetup, KeepRequests, Session, Transport};
 use rustix::io::Errno;
 
 /// The time that anything may take on a machine that is busy with other tests.

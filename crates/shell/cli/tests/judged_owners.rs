@@ -15,8 +15,8 @@ use std::process::Command;
 
 use ordo_annotate::input::{WhichVolume, open};
 use ordo_annotate::owners::of_trace;
-use ordo_sba::Class;
 use ordo_trace::RequestOp;
+use ordo_watcher::Class;
 
 use judging::{MB, ordo, owners, records, tool};
 

@@ -18,9 +18,9 @@ use ordo_annotate::{Learning, owners};
 use ordo_block::model::Model;
 use ordo_compare::whatif::{JournalSetup, SyncClients, TaskKind, record};
 use ordo_runtime::Time;
-use ordo_sba::Watch;
-use ordo_sba::analysis::WatchFindings;
 use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
+use ordo_watcher::Watch;
+use ordo_watcher::analysis::WatchFindings;
 
 const ORDO: &str = env!("CARGO_BIN_EXE_ordo");
 

@@ -1,13 +1,13 @@
 //! The results of a run.
 
-use ordo_sba::stats::ByClass;
+use ordo_watcher::stats::ByClass;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::RecoveryTime;
 use ordo_workload::Phase;
 
-/// Counts by the kind of block, in the order of [`ordo_sba::Class::ALL`], without those of 0. In
-/// JSON it is an object.
+/// Counts by the kind of block, in the order of [`ordo_watcher::Class::ALL`], without those of 0.
+/// In JSON it is an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes(pub Vec<(&'static str, u64)>);
 
@@ -18,7 +18,7 @@ impl Writes {
         Writes(all.filter(|(_, n)| *n > 0).collect())
     }
 
-    pub(super) fn of(by: &ByClass, what: impl Fn(&ordo_sba::TrafficCounts) -> u64) -> Writes {
+    pub(super) fn of(by: &ByClass, what: impl Fn(&ordo_watcher::TrafficCounts) -> u64) -> Writes {
         let all = by.iter().map(|(class, counts)| (class.key(), what(counts)));
         Writes(all.filter(|(_, n)| *n > 0).collect())
     }

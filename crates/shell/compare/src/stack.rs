@@ -9,10 +9,10 @@ use ordo_block::tap::Tap;
 use ordo_block::volatile::{Loss, VolatileCache};
 use ordo_block::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags};
 use ordo_runtime::{Runtime, Time};
-use ordo_sba::{TrafficCounts, Watch};
 use ordo_systems::{CleanerStatistics, Mounted, Statistics, System};
 use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{AnyFs, FileSystem, FsResult, NewNode};
+use ordo_watcher::{TrafficCounts, Watch};
 
 use super::lost::{NameChanges, Noted, Notes};
 use super::row::{AgedRow, CleanerRow, ComparisonRow, DependencyRow, LogRow, PhaseRow, Writes};
@@ -325,7 +325,7 @@ impl Mark {
         let sum = |of: fn(&TrafficCounts) -> u64| {
             let parts: Vec<_> = stats.iter().map(|s| Writes::of(&s.writes, of)).collect();
             let mut all = Writes::default();
-            for class in ordo_sba::Class::ALL {
+            for class in ordo_watcher::Class::ALL {
                 let n: u64 = parts.iter().map(|part| part.get(class.key())).sum();
                 if n > 0 {
                     all.0.push((class.key(), n));

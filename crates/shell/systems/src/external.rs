@@ -1,7 +1,7 @@
 //! The kernel's file systems, beside Ordo's own. Programs of the machine make, mount and judge
 //! them.
 
-use ordo_kernel::KernelSystem as External;
+use ordo_crash_kernel::KernelSystem as External;
 
 use crate::system::System;
 

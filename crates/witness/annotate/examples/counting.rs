@@ -10,9 +10,9 @@ use std::time::Instant;
 use ordo_annotate::image::Learning;
 use ordo_annotate::store::{self, Parts};
 use ordo_annotate::{counting, owners};
-use ordo_sba::Watch;
-use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_trace::{Trace, TraceRequest};
+use ordo_watcher::Watch;
+use ordo_watcher::analysis::{Analysis, WatchFindings};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();

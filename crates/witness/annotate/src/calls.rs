@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ordo_sba::Class;
 use ordo_trace::{RequestOp, Trace};
+use ordo_watcher::Class;
 use rustc_hash::FxHashMap;
 
 use crate::reading::{Reading, StoreError};

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use ordo_sba::analysis::{Analysis, GatheredTransactions};
-use ordo_sba::parts::Ends;
-use ordo_sba::stats::ByClass;
-use ordo_sba::{Class, Stats, TrafficCounts};
 use ordo_trace::{RequestOp, ZEROS};
+use ordo_watcher::analysis::{Analysis, GatheredTransactions};
+use ordo_watcher::parts::Ends;
+use ordo_watcher::stats::ByClass;
+use ordo_watcher::{Class, Stats, TrafficCounts};
 
 use crate::findings::{Closing, RECOUNTED, TRANSACTIONS, class_code, gather};
 use crate::parts;

@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ordo_sba::Class;
 use ordo_trace::{RequestOp, Trace};
+use ordo_watcher::Class;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 

@@ -7,11 +7,11 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
 
-use ordo_sba::analysis::{GatheredTransactions, WatchFindings};
-use ordo_sba::journal::{Moment, Transaction};
-use ordo_sba::kind::Reason;
-use ordo_sba::stats::Recounted;
-use ordo_sba::{Class, TrafficCounts};
+use ordo_watcher::analysis::{GatheredTransactions, WatchFindings};
+use ordo_watcher::journal::{Moment, Transaction};
+use ordo_watcher::kind::Reason;
+use ordo_watcher::stats::Recounted;
+use ordo_watcher::{Class, TrafficCounts};
 
 use crate::reading::{Reading, StoreError};
 use crate::table::{Column, Seal};

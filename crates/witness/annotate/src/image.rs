@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
-use ordo_sba::decoder::DiskImage;
 use ordo_trace::{RequestOp, Trace};
+use ordo_watcher::decoder::DiskImage;
 
 /// The size of a piece, in bytes. Pieces lie at multiples of it and are kept whole.
 pub const PIECE: u64 = 4096;

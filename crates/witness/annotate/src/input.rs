@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ordo_sba::decoder::DiskImage;
-use ordo_sba::{Watch, disk};
 use ordo_trace::blktrace::{self, BlktraceError};
 use ordo_trace::dm_log_writes::{self, ImportError};
 use ordo_trace::iolog::{self, IologError};
 use ordo_trace::{RequestOp, Trace};
+use ordo_watcher::decoder::DiskImage;
+use ordo_watcher::{Watch, disk};
 
 use crate::calls::{self, StoredCall};
 use crate::image::{Learning, Pieces, TracedImage};

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use ordo_block::Operation;
-use ordo_sba::decoder::{Claim, Share};
-use ordo_sba::kind::Looks;
-use ordo_sba::names::NameEvent;
-use ordo_sba::{ClassifiedEvent, Watch};
 use ordo_trace::Trace;
+use ordo_watcher::decoder::{Claim, Share};
+use ordo_watcher::kind::Looks;
+use ordo_watcher::names::NameEvent;
+use ordo_watcher::{ClassifiedEvent, Watch};
 
 use crate::rows::{BlockRow, FileShare, Known, of_event};
 

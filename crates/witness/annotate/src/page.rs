@@ -4,9 +4,9 @@ mod lanes;
 
 use std::fmt::Write;
 
-use ordo_sba::Class;
-use ordo_sba::analysis::Analysis;
 use ordo_trace::{Flags, RequestOp, Trace};
+use ordo_watcher::Class;
+use ordo_watcher::analysis::Analysis;
 
 use crate::calls::StoredCall;
 use crate::rows::BlockRow;

@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
-use ordo_sba::Class;
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
+use ordo_watcher::Class;
 
 use crate::calls::StoredCall;
 use crate::rows::BlockRow;

@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ordo_sba::Class;
 use ordo_trace::RequestOp;
+use ordo_watcher::Class;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ordo_sba::kind::{BlockMeaning, ClassifiedRange, Reason};
-use ordo_sba::{Class, ClassifiedEvent};
 use ordo_trace::{RequestOp, Trace};
+use ordo_watcher::kind::{BlockMeaning, ClassifiedRange, Reason};
+use ordo_watcher::{Class, ClassifiedEvent};
 
 /// A block of a request, or the part of a block within the request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use ordo_runtime::Time;
-use ordo_sba::analysis::WatchFindings;
 use ordo_trace::{Flags, RequestOp, RequestSpan, Trace, TraceRequest};
+use ordo_watcher::analysis::WatchFindings;
 use rustc_hash::FxHashMap;
 
 use crate::calls::{self, CALLS, StoredCall, WAITS};

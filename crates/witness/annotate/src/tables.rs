@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use ordo_runtime::Time;
-use ordo_sba::Class;
 use ordo_trace::{Flags, RequestContents, RequestEnd, RequestOp, TraceRequest};
+use ordo_watcher::Class;
 use parquet::data_type::ByteArray;
 
 use crate::findings::{Closing, class_code};

@@ -13,9 +13,9 @@ use std::rc::Rc;
 use ordo_block::Operation;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_format::label::{PartitionTable, PartitionTableReader};
-use ordo_sba::decoder::DiskImage;
-use ordo_sba::{Watch, disk};
 use ordo_trace::Trace;
+use ordo_watcher::decoder::DiskImage;
+use ordo_watcher::{Watch, disk};
 use rustc_hash::FxHashMap;
 
 /// The name of the volume that is the space outside of all partitions.

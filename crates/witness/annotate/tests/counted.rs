@@ -14,12 +14,12 @@ use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::store::{self, Parts, StoreError};
 use ordo_annotate::{counting, owners, rows};
 use ordo_runtime::Time;
-use ordo_sba::analysis::{Analysis, WatchFindings};
-use ordo_sba::decoder::{Claim, Contents, Decoder, DecoderState};
-use ordo_sba::journal::{Moment, Transaction};
-use ordo_sba::kind::Reason;
-use ordo_sba::{BlockMeaning, Class, ClassifiedRange, Watch};
 use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
+use ordo_watcher::analysis::{Analysis, WatchFindings};
+use ordo_watcher::decoder::{Claim, Contents, Decoder, DecoderState};
+use ordo_watcher::journal::{Moment, Transaction};
+use ordo_watcher::kind::Reason;
+use ordo_watcher::{BlockMeaning, Class, ClassifiedRange, Watch};
 
 use crate::recorded::{RECORDED, recorded};
 

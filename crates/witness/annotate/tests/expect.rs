@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use ordo_annotate::expect::{Broken, broken, expected};
 use ordo_annotate::{owners, rows};
 use ordo_runtime::Time;
-use ordo_sba::{Class, Watch};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
+use ordo_watcher::{Class, Watch};
 
 use crate::recorded::recorded;
 
@@ -44,7 +44,7 @@ fn broken_expectations_are_named() {
     let blocks = owners::of_trace(&trace, &watch);
     let home = blocks.iter().find(|b| b.completes.is_some()).unwrap();
     let is_commit = |b: &&rows::BlockRow| {
-        b.kind == ordo_sba::Class::JournalCommit && b.transaction == home.completes
+        b.kind == ordo_watcher::Class::JournalCommit && b.transaction == home.completes
     };
     let commit = blocks.iter().find(is_commit).unwrap().request as usize;
     let mut requests: Vec<&TraceRequest> = trace.requests().iter().collect();

@@ -3,10 +3,10 @@
 use ordo_annotate::owners;
 use ordo_annotate::rows::Known;
 use ordo_runtime::Time;
-use ordo_sba::decoder::{Claim, Contents, Decoder, DecoderState, Owner};
-use ordo_sba::kind::Looks;
-use ordo_sba::{BlockMeaning, Class, ClassifiedRange, Watch};
 use ordo_trace::{Flags, RequestOp, RequestSpan, Trace, TraceRequest};
+use ordo_watcher::decoder::{Claim, Contents, Decoder, DecoderState, Owner};
+use ordo_watcher::kind::Looks;
+use ordo_watcher::{BlockMeaning, Class, ClassifiedRange, Watch};
 
 /// A fragment has 1 KiB, a block eight of them.
 const FRAGMENT: u64 = 1024;

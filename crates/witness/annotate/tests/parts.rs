@@ -13,10 +13,10 @@ use ordo_annotate::image::{Learning, Pieces};
 use ordo_annotate::parts::writer::{Place, write};
 use ordo_annotate::parts::{JoinedParts, Next, Part, PartMaker, divide, find};
 use ordo_annotate::{counting, files, owners, store};
-use ordo_sba::Watch;
-use ordo_sba::analysis::{Analysis, WatchFindings};
-use ordo_sba::decoder::DiskImage;
 use ordo_trace::Trace;
+use ordo_watcher::Watch;
+use ordo_watcher::analysis::{Analysis, WatchFindings};
+use ordo_watcher::decoder::DiskImage;
 
 use crate::recorded::{RECORDED, recorded};
 

@@ -7,9 +7,9 @@ use ordo_annotate::store::{self, Parts, StoreError};
 use ordo_annotate::tables::StoredTables;
 use ordo_annotate::{owners, perfetto, rows, text};
 use ordo_runtime::Time;
-use ordo_sba::Watch;
-use ordo_sba::analysis::{Analysis, WatchFindings};
 use ordo_trace::{Flags, RequestContents, RequestEnd, RequestOp, Trace, TraceRequest};
+use ordo_watcher::Watch;
+use ordo_watcher::analysis::{Analysis, WatchFindings};
 use proptest::prelude::*;
 
 use crate::recorded::{RECORDED, recorded};

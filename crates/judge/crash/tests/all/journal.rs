@@ -22,11 +22,11 @@ use ordo_ffs::{FastFs, MountOptions, logfile, mount};
 use ordo_ordering::{JournalMode, JournalOptions, JournalOrder, JournalRules, NoOrder};
 use ordo_runtime::sync::select;
 use ordo_runtime::{Duration, Executor, Runtime};
-use ordo_sba::Class;
 use ordo_systems::ffs::UFS2;
 use ordo_ufs::Layout;
 use ordo_vfs::{FileSystem, NewNode};
 use ordo_wafs::{GroupCommit, Wafs};
+use ordo_watcher::Class;
 
 const FS: u64 = 1 << 20;
 const LOG: u64 = 96 << 10;

@@ -17,10 +17,10 @@ use ordo_dualfs::mkfs as dual;
 use ordo_lfs::mkfs::{MkfsOptions, mkfs};
 use ordo_lfs::write::{LogFs, MountOptions, mount};
 use ordo_runtime::Executor;
-use ordo_sba::decoder::DiskImage;
-use ordo_sba::kind::BlockMeaning;
-use ordo_sba::{Class, Watch};
 use ordo_vfs::{FileSystem, Ino, NewNode};
+use ordo_watcher::decoder::DiskImage;
+use ordo_watcher::kind::BlockMeaning;
+use ordo_watcher::{Class, Watch};
 
 const SEGMENTS: u64 = 100;
 const SEGMENT: u32 = 128 << 10;

@@ -2,13 +2,13 @@
 //! virtual time.
 //!
 //! Prediction and truth share the disk model. They do not share the journal: the truth's is
-//! `ordo_ordering::journal`, and the prediction's is `ordo_stp::calls::engine`, which knows the
-//! file system from its trace alone.
+//! `ordo_ordering::journal`, and the prediction's is `ordo_playback::calls::engine`, which knows
+//! the file system from its trace alone.
 
 use ordo_block::model::Model;
 use ordo_compare::whatif::{JournalSetup, LogAt, RecordedRun, SyncClients, TaskKind, record};
+use ordo_playback::change::{Home, JournalPlace, Mode, PlanChange};
 use ordo_runtime::Duration;
-use ordo_stp::change::{Home, JournalPlace, Mode, PlanChange};
 
 /// The way of ext3.
 const EXT3: [&str; 3] = ["contents=ordered", "phases=apart", "commits=tangled"];

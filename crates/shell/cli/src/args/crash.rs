@@ -450,7 +450,8 @@ impl Crash {
     pub fn program_systems(&self) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         for word in &self.fs {
-            let is_name = ordo_program::ProgramSystem::is_named(word) || crashed(word).is_ok();
+            let is_name =
+                ordo_crash_program::ProgramSystem::is_named(word) || crashed(word).is_ok();
             match out.last_mut() {
                 Some(last) if !is_name && last.contains(':') => *last += &format!(",{word}"),
                 _ => out.push(word.clone()),

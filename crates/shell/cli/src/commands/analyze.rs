@@ -18,9 +18,9 @@ use ordo_annotate::store::{self, is_trace};
 use ordo_annotate::tables::StoredTables;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
-use ordo_sba::analysis::{Analysis, Spread};
-use ordo_sba::{TrafficCounts, Watch};
 use ordo_trace::RequestOp;
+use ordo_watcher::analysis::{Analysis, Spread};
+use ordo_watcher::{TrafficCounts, Watch};
 
 use super::calls::waits;
 use super::parts;

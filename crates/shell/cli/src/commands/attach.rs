@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ordo_pseudo::{DeviceSetup, Session, Transport};
+use ordo_recorder::{DeviceSetup, Session, Transport};
 use ordo_report::number::parse_bytes;
 
 use super::record::{RecordOptions, name_of};

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use ordo_annotate::calls::{StoredCall, Waited, find_inodes, find_waits};
 use ordo_annotate::rows::BlockRow;
-use ordo_pseudo::Recording;
+use ordo_recorder::Recording;
 use ordo_report::number;
 use ordo_report::table::{Align, Table};
 use ordo_trace::Trace;

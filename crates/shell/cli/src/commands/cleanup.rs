@@ -95,7 +95,7 @@ pub fn cleanup(args: &Cleanup) -> Result<ExitCode> {
     for dir in dirs.filter(ours) {
         take("directory", dir, &[("rmdir", &[])]);
     }
-    for left in ordo_pseudo::leftovers().context("reading the temporary folders")? {
+    for left in ordo_recorder::leftovers().context("reading the temporary folders")? {
         let path = left.path().to_owned();
         let removed = (!args.dry_run).then(|| left.remove().is_ok());
         all.push(Left { what: "folder", path, removed });

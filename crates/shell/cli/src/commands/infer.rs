@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ordo_live::infer::{self, EXPERIMENTS, Effort, infer};
-use ordo_live::kernel::{LiveError, LiveSystem};
+use ordo_infer::{EXPERIMENTS, Effort, infer};
+use ordo_kernelfs::kernel::{LiveError, LiveSystem};
 use ordo_report::json;
 use ordo_report::number::parse_bytes;
 
@@ -75,7 +75,7 @@ pub fn run(args: &Infer) -> Result<ExitCode> {
     let effort = Effort { trials: args.trials, wait: Duration::from_secs(args.wait) };
     interrupt::on_each(|| {
         eprintln!("ordo: stopping; the file system under experiment is taken down first");
-        infer::stop();
+        ordo_infer::stop();
     })?;
     let tell = |name: &str| eprintln!("ordo: experiment: {name}");
     let all = match infer(&system, &effort, &args.only, tell) {

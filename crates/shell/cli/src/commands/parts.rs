@@ -12,8 +12,8 @@ use ordo_annotate::parts::whole::WholeTables;
 use ordo_annotate::parts::writer::WrittenParts;
 use ordo_annotate::parts::{JoinedParts, Part, PartedRecording, Place, find};
 use ordo_annotate::{parts, store};
-use ordo_live::parts::{PartsDone, PartsOptions, PartsSlot, in_parts};
-use ordo_pseudo::MakeObserver;
+use ordo_kernelfs::parts::{PartsDone, PartsOptions, PartsSlot, in_parts};
+use ordo_recorder::MakeObserver;
 use ordo_report::number;
 
 use super::analyze::tables;

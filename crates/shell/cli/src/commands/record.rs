@@ -10,10 +10,10 @@ use clap::Args;
 use ordo_annotate::calls::{StoredCall, waited};
 use ordo_annotate::{files, private, store};
 use ordo_block::model::Model;
-use ordo_live::kernel::{KernelMount, LiveSystem};
-use ordo_live::{WatchOptions, WatchedTraffic, WriteRule};
-use ordo_pseudo::nbd::{Address, Nbd};
-use ordo_pseudo::{DeviceSetup, KeepRequests, Recording, Transport};
+use ordo_kernelfs::kernel::{KernelMount, LiveSystem};
+use ordo_kernelfs::{WatchOptions, WatchedTraffic, WriteRule};
+use ordo_recorder::nbd::{Address, Nbd};
+use ordo_recorder::{DeviceSetup, KeepRequests, Recording, Transport};
 use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use ordo_live::counters::{CounterOptions, CountersSlot, counting};
-use ordo_pseudo::MakeObserver;
+use ordo_kernelfs::counters::{CounterOptions, CountersSlot, counting};
+use ordo_recorder::MakeObserver;
 
 use super::analyze::tables;
 use super::parts::InParts;

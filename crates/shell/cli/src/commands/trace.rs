@@ -12,9 +12,9 @@ use ordo_annotate::{owners, perfetto, private, rows, store, text};
 use ordo_block::Operation;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_report::number;
-use ordo_sba::Watch;
-use ordo_sba::analysis::WatchFindings;
 use ordo_trace::dm_log_writes;
+use ordo_watcher::Watch;
+use ordo_watcher::analysis::WatchFindings;
 
 use super::analyze::Input;
 use super::rotate::Rotate;
@@ -286,7 +286,7 @@ fn show_other(out: &mut impl Write, request: &Issued<'_>, as_json: bool) -> io::
 
 fn show(
     out: &mut impl Write,
-    told: &ordo_sba::ClassifiedEvent<'_>,
+    told: &ordo_watcher::ClassifiedEvent<'_>,
     as_json: bool,
 ) -> std::io::Result<()> {
     let named = told.named;

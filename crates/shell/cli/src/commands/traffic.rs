@@ -5,7 +5,7 @@ use ordo_annotate::calls::Waited;
 use ordo_annotate::files::FileTraffic;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
-use ordo_sba::analysis::Analysis;
+use ordo_watcher::analysis::Analysis;
 
 /// The number of files in the table and in the JSON. The trace's own table has all files.
 const TOP: usize = 10;

@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 use ordo_annotate::calls::StoredCall;
 use ordo_annotate::store::is_trace;
 use ordo_annotate::volumes::{DiskVolume, REST, Volumes};
-use ordo_live::WatchOptions;
-use ordo_live::volumes::{of_each, recording_of};
-use ordo_live::watching::{TrafficSlot, WatchedTraffic, take, watching};
-use ordo_pseudo::{DeviceSetup, Recording, Transport};
-use ordo_sba::disk;
+use ordo_kernelfs::WatchOptions;
+use ordo_kernelfs::volumes::{of_each, recording_of};
+use ordo_kernelfs::watching::{TrafficSlot, WatchedTraffic, take, watching};
+use ordo_recorder::{DeviceSetup, Recording, Transport};
 use ordo_trace::RequestOp;
+use ordo_watcher::disk;
 
 use super::in_use;
 use super::record::RecordOptions;

@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use ordo_block::model::Model;
+use ordo_playback::calls::{CommitOrder, ContentsPolicy, JournalPolicy};
+use ordo_playback::change::{self, PlanChange};
+use ordo_playback::predict::{Input, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window};
+use ordo_playback::real::Real;
 use ordo_report::number;
 use ordo_report::progress::Progress;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, page};
-use ordo_stp::calls::{CommitOrder, ContentsPolicy, JournalPolicy};
-use ordo_stp::change::{self, PlanChange};
-use ordo_stp::predict::{Input, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window};
-use ordo_stp::real::Real;
 use serde::Serialize;
 
 use self::changes::Changes;

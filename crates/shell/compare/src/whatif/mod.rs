@@ -3,7 +3,7 @@
 //!
 //! [`record`] makes the file system, prepares its files without a clock, runs the clients on a disk
 //! model, and returns the requests, the calls and the seconds. Requests and calls have one clock,
-//! so who waited for what is exact. `ordo_stp` plays the trace with a change; the truth is
+//! so who waited for what is exact. `ordo_playback` plays the trace with a change; the truth is
 //! [`record`] with the change in the [`JournalSetup`]. Prediction and truth share the disk model,
 //! and nothing above it.
 
@@ -26,15 +26,15 @@ use ordo_cache::CacheConfig;
 use ordo_ffs::mkfs::MkfsOptions;
 use ordo_ffs::{FastFs, MountOptions};
 use ordo_ordering::{JournalMode, JournalOptions};
+use ordo_playback::predict::{Input, PredictError, Predictor, Window};
+use ordo_playback::traffic::SeenTrace;
 use ordo_runtime::{Duration, Executor, Runtime};
-use ordo_sba::Watch;
-use ordo_sba::analysis::WatchFindings;
-use ordo_stp::predict::{Input, PredictError, Predictor, Window};
-use ordo_stp::traffic::SeenTrace;
 use ordo_systems::GroupCommit;
 use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_trace::Trace;
 use ordo_vfs::FileSystem;
+use ordo_watcher::Watch;
+use ordo_watcher::analysis::WatchFindings;
 
 pub use clients::{SyncClients, TaskKind};
 

@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use ordo_sba::decoder::Contents;
-use ordo_sba::{Class, Watch};
 use ordo_trace::{Flags, RequestOp, Trace, TraceRequest};
+use ordo_watcher::decoder::Contents;
+use ordo_watcher::{Class, Watch};
 use rustc_hash::FxHashMap;
 
 use super::Broken;

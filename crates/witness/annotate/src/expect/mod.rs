@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-use ordo_sba::{Class, Watch};
 use ordo_trace::{Flags, RequestOp, Trace};
+use ordo_watcher::{Class, Watch};
 use rustc_hash::FxHashMap;
 
 use crate::rows::BlockRow;

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ordo_sba::{Class, Watch};
 use ordo_trace::{RequestOp, Trace};
+use ordo_watcher::{Class, Watch};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Collector, NOBODY, NONE, Waits};

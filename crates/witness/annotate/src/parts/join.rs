@@ -6,10 +6,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ordo_sba::Stats;
-use ordo_sba::analysis::{Analysis, GatheredTransactions};
-use ordo_sba::journal::{MOST, Transaction};
-use ordo_sba::parts::Earlier;
+use ordo_watcher::Stats;
+use ordo_watcher::analysis::{Analysis, GatheredTransactions};
+use ordo_watcher::journal::{MOST, Transaction};
+use ordo_watcher::parts::Earlier;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{CHANGES, CONTINUED, EARLIER, PartHead, read_changes, read_earlier};

@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ordo_sba::Watch;
-use ordo_sba::analysis::WatchFindings;
-use ordo_sba::decoder::DiskImage;
-use ordo_sba::parts::PartFindings;
 use ordo_trace::{RequestOp, Trace};
+use ordo_watcher::Watch;
+use ordo_watcher::analysis::WatchFindings;
+use ordo_watcher::decoder::DiskImage;
+use ordo_watcher::parts::PartFindings;
 
 use super::PartHead;
 use crate::image::{Learning, PIECE, Pieces};

@@ -14,10 +14,10 @@ pub mod writer;
 
 use std::sync::Arc;
 
-use ordo_sba::Class;
-use ordo_sba::TrafficCounts;
-use ordo_sba::journal::Transaction;
-use ordo_sba::parts::{Earlier, Ends, PartFindings};
+use ordo_watcher::Class;
+use ordo_watcher::TrafficCounts;
+use ordo_watcher::journal::Transaction;
+use ordo_watcher::parts::{Earlier, Ends, PartFindings};
 
 use crate::files::{NUMBERS, PARTS};
 use crate::findings;

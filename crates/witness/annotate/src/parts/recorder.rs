@@ -7,8 +7,8 @@ use std::time::Duration;
 use ordo_block::Operation;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_runtime::Time;
-use ordo_sba::decoder::DiskImage;
 use ordo_trace::{Flags, RequestEnd, RequestOp, Trace, TraceRequest};
+use ordo_watcher::decoder::DiskImage;
 use rustc_hash::FxHashMap;
 
 use super::maker::{Next, Part, PartMaker};
@@ -166,7 +166,7 @@ impl PartRecorder {
         maker.now().set(maker.first() + index as u64);
     }
 
-    fn watch(&self, show: impl FnOnce(&ordo_sba::Watch)) {
+    fn watch(&self, show: impl FnOnce(&ordo_watcher::Watch)) {
         let watch = self.maker.borrow().watch().cloned();
         if let Some(watch) = watch {
             show(&watch);

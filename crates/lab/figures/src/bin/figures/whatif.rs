@@ -2,8 +2,8 @@
 
 use ordo_block::model::Model;
 use ordo_compare::whatif::{JournalSetup, LogAt, RecordedRun, SyncClients, TaskKind, record};
+use ordo_playback::change::{Home, JournalPlace, Mode, PlanChange};
 use ordo_runtime::Duration;
-use ordo_stp::change::{Home, JournalPlace, Mode, PlanChange};
 
 use crate::Section;
 

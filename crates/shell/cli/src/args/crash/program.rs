@@ -38,7 +38,7 @@ pub struct ProgramArgs {
     pub syscalls: bool,
     /// Let a write fail with an I/O error: 'file_data 3' is the third write of contents.
     #[arg(long, value_name = "KIND N", requires = "command", value_parser = fail)]
-    pub fail: Vec<ordo_live::WriteRule>,
+    pub fail: Vec<ordo_kernelfs::WriteRule>,
     /// Simulate another program that fsyncs a file of its own at this interval, in milliseconds,
     /// which commits names meanwhile; 0 means no other program.
     #[arg(long, value_name = "MS", default_value_t = 50, requires = "command")]
@@ -108,8 +108,8 @@ fn manner(text: &str) -> Result<Manner, String> {
     })
 }
 
-fn fail(text: &str) -> Result<ordo_live::WriteRule, String> {
+fn fail(text: &str) -> Result<ordo_kernelfs::WriteRule, String> {
     // An fsync is written as the write for which it waits.
     let words = text.strip_prefix("fsync of ").or(text.strip_prefix("write of ")).unwrap_or(text);
-    format!("fail {words}").parse().map_err(|e: ordo_live::rules::WriteRuleError| e.to_string())
+    format!("fail {words}").parse().map_err(|e: ordo_kernelfs::rules::WriteRuleError| e.to_string())
 }

@@ -132,7 +132,7 @@ fn found(recovery: &RecoveryTime, severity: Severity) -> String {
 pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a ComparisonRow>) -> Vec<&'static str> {
     let used: BTreeSet<&str> =
         rows.into_iter().flat_map(|r| r.writes.0.iter().map(|(k, _)| *k)).collect();
-    ordo_sba::Class::ALL.iter().map(|c| c.key()).filter(|k| used.contains(k)).collect()
+    ordo_watcher::Class::ALL.iter().map(|c| c.key()).filter(|k| used.contains(k)).collect()
 }
 
 /// The conclusions of the table, in sentences.

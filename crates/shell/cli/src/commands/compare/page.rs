@@ -6,7 +6,7 @@ use ordo_check::Severity;
 use ordo_compare::{ComparisonRow, ComparisonSetup, RecoveryTime};
 use ordo_report::html::{self, Bar, BarPart, MAIN, PALE, bars, escape, legend};
 use ordo_report::number::{count, figure};
-use ordo_sba::Class;
+use ordo_watcher::Class;
 use ordo_workload::Workload;
 
 use super::explanation;

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use ordo_block::model::Model;
+use ordo_playback::change::{self, JournalPlace, LayoutChange, PlanChange};
 use ordo_report::number::parse_bytes;
-use ordo_stp::change::{self, JournalPlace, LayoutChange, PlanChange};
 
 /// The changes, in the order in which they are made.
 #[derive(Args, Debug)]

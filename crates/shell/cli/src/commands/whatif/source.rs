@@ -8,8 +8,8 @@ use ordo_annotate::calls::{self, StoredCall};
 use ordo_annotate::input::{Opened, blind_writes};
 use ordo_annotate::parts::whole::WholeTables;
 use ordo_annotate::{BlockRow, Pieces, owners};
-use ordo_stp::predict::Window;
-use ordo_stp::traffic::SeenTrace;
+use ordo_playback::predict::Window;
+use ordo_playback::traffic::SeenTrace;
 use ordo_trace::RequestContents;
 
 use super::super::analyze;
@@ -118,8 +118,8 @@ pub(super) fn seconds(path: &Path, window: &Window, by_calls: bool) -> Result<f6
         None => all.iter().map(|one| one.completed).max().unwrap_or(0),
     };
     let marks = (all[from].issued, last);
-    let calls = ordo_stp::calls::within(&trace.calls, marks);
-    let span = ordo_stp::calls::span(calls).filter(|_| by_calls);
+    let calls = ordo_playback::calls::within(&trace.calls, marks);
+    let span = ordo_playback::calls::span(calls).filter(|_| by_calls);
     let (first, last) = span.unwrap_or(marks);
     Ok(last.saturating_sub(first) as f64 / 1e9)
 }

@@ -2,11 +2,11 @@
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use ordo_stp::change::{self, PlanChange};
-use ordo_stp::predict::{
+use ordo_playback::change::{self, PlanChange};
+use ordo_playback::predict::{
     CallWorld, PredictError, PredictPhase, PredictedOutcome, Predictor, Unchanged,
 };
-use ordo_stp::real::Real;
+use ordo_playback::real::Real;
 use serde::Serialize;
 
 /// The objects that are played.

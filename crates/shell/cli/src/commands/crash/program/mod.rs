@@ -15,11 +15,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use ordo_crash::CrashModel;
 use ordo_crash::space::Manner;
-use ordo_program::causes::Cause;
-use ordo_program::explore::Wrong;
-use ordo_program::record::Recorded;
-use ordo_program::saved::SavedJob;
-use ordo_program::{
+use ordo_crash_program::causes::Cause;
+use ordo_crash_program::explore::Wrong;
+use ordo_crash_program::record::Recorded;
+use ordo_crash_program::saved::SavedJob;
+use ordo_crash_program::{
     Check, Explained, Explanation, ExploreEvent, InFiles, Job, JobCounts, JobOutcome,
     ProgramSystem, RecordingPlan, RepeatedFailure,
 };
@@ -153,7 +153,7 @@ pub(super) fn run(args: &Crash) -> Result<ExitCode> {
     };
     let systems = names.iter().map(|name| system(args, name)).collect::<Result<Vec<_>>>()?;
     private_mounts(systems.iter().any(ProgramSystem::is_kernels))?;
-    ordo_pseudo::remove_leftovers();
+    ordo_recorder::remove_leftovers();
     say_what_checks_share(args);
     let mut results = Results::new(args, &check).resumed(args)?;
     let mut unfinished = None;
@@ -217,7 +217,8 @@ fn status(results: &Results) -> CrashStatus {
 
 /// Says so if checks at the same time cannot have networks of their own.
 fn say_what_checks_share(args: &Crash) {
-    if let (Err(why), false) = (ordo_program::check::apart(), args.quiet || args.threads == 1) {
+    if let (Err(why), false) = (ordo_crash_program::check::apart(), args.quiet || args.threads == 1)
+    {
         eprintln!(
             "checks that run at the same time share this machine's network and processes ({why}): \
              take ports and names by $ORDO_SLOT, or give --threads 1"
@@ -239,7 +240,7 @@ fn on_signals() -> Result<Arc<AtomicBool>> {
 /// Gives the process mounts of its own, which go away with it. Only root can do so, and only for
 /// the kernel's file systems must it be done.
 fn private_mounts(needed: bool) -> Result<()> {
-    match ordo_program::own_mounts() {
+    match ordo_crash_program::own_mounts() {
         Err(error) if needed => Err(error).context(
             "mounts of its own (unshare): the kernel's file systems need root; Ordo's do not, as in \
              --fs ffs-soft-updates; see docs/crash-programs.md",
@@ -339,7 +340,7 @@ fn one(
         Err(error) if is_missing(&error) => return Ok(Some(without_command(plan, &job, &error))),
         Err(error) if stop.load(Ordering::Relaxed) => {
             return match error.downcast_ref() {
-                Some(ordo_program::ProgramError::Stopped) => Ok(None),
+                Some(ordo_crash_program::ProgramError::Stopped) => Ok(None),
                 _ => Err(error),
             };
         }
@@ -351,7 +352,7 @@ fn one(
     let is_stopped = stop.load(Ordering::Relaxed);
     for finding in outcome.findings.iter().take(if is_stopped { 0 } else { EXPLAINED_MAX }) {
         let shrink = !args.no_shrink;
-        let explained = ordo_program::explain(recorded, check, job.unit, finding, shrink)?;
+        let explained = ordo_crash_program::explain(recorded, check, job.unit, finding, shrink)?;
         if !args.quiet {
             eprintln!("{}: {}\n", plan.system.name(), explained.told.text());
         }
@@ -401,7 +402,7 @@ fn first_causes(findings: &[Explanation]) -> Vec<Cause> {
 
 /// Whether the command cannot be run at all.
 fn is_missing(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(ordo_program::ProgramError::Command { .. }))
+    matches!(error.downcast_ref(), Some(ordo_crash_program::ProgramError::Command { .. }))
 }
 
 /// The row of a command that cannot be run.
@@ -448,7 +449,7 @@ fn explore(
         ExploreEvent::Found(_) => {}
         ExploreEvent::Judged(judged) => log.add(judged),
     };
-    let outcome = ordo_program::explore(recorded, check, job, before, stop, &tell)?;
+    let outcome = ordo_crash_program::explore(recorded, check, job, before, stop, &tell)?;
     progress.finish();
     search.log.check()?;
     if !quiet {

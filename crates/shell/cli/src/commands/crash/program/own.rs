@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ordo_block::Device;
 use ordo_crash::Volume;
-use ordo_program::own::{OwnFs, OwnMounting};
-use ordo_program::{ProgramError, ProgramSystem};
+use ordo_crash_program::own::{OwnFs, OwnMounting};
+use ordo_crash_program::{ProgramError, ProgramSystem};
 use ordo_runtime::{LocalFuture, Runtime};
 use ordo_systems::{CacheConfig, LogOptions, MakeOptions, MountOptions, System};
 

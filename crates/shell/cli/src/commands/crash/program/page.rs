@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use ordo_crash::space::Fate;
-use ordo_program::Explanation;
+use ordo_crash_program::Explanation;
 use ordo_report::html::escape;
 
 use super::{Results, Row};

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use ordo_program::judged::Judged;
-use ordo_program::record::Recorded;
-use ordo_program::searchlog::SearchLog;
-use ordo_program::{Check, Job, RecordingPlan};
+use ordo_crash_program::judged::Judged;
+use ordo_crash_program::record::Recorded;
+use ordo_crash_program::searchlog::SearchLog;
+use ordo_crash_program::{Check, Job, RecordingPlan};
 
 use crate::args::Crash;
 
@@ -76,7 +76,7 @@ impl Search {
             let log = Log::new(path, Some(log));
             return Ok(Search { recorded: stopped.recorded, done: stopped.done, log });
         }
-        let recorded = ordo_program::record(plan, stop)?;
+        let recorded = ordo_crash_program::record(plan, stop)?;
         let begin = |path: &PathBuf| SearchLog::begin(path, plan, &recorded, check, job);
         let log = path.as_ref().map(begin).transpose()?;
         let log = Log::new(path, log);
