@@ -6,9 +6,9 @@
 //! its own, so no other changes its files. A seed determines its operations.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +34,13 @@ impl Dice {
     fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(len).collect()
     }
+}
+
+/// Opens without waiting: under `none` a file's name may lead to a FIFO.
+pub fn opening() -> OpenOptions {
+    let mut options = File::options();
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    options
 }
 
 /// A state of a path.
@@ -147,12 +154,14 @@ impl Record {
     }
 }
 
-/// A file's contents, up to more than any of these programs writes: under `none` a name may lead to
-/// a file of 20 GB.
+/// A file's contents, up to more than any of these programs writes. Under `none` a name may lead to
+/// a file of 20 GB, or to a FIFO, whose opening would never end.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     const MOST: u64 = 32 << 20;
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    if fs::symlink_metadata(path)?.is_file() {
+        File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    }
     Ok(bytes)
 }
 
@@ -316,7 +325,7 @@ impl Program {
         let new = self.dice.bytes(len);
         self.record.change(&path, &State::Any);
         self.record.note("overwrite", &path, &format!("of {len}"));
-        let file = File::options().write(true).open(self.at(&path))?;
+        let file = opening().write(true).open(self.at(&path))?;
         file.write_all_at(&new, at as u64)?;
         let mut bytes = old.to_vec();
         bytes[at..at + len].copy_from_slice(&new);
@@ -329,7 +338,7 @@ impl Program {
         let new = self.dice.bytes(len);
         self.record.change(&path, &State::Any);
         self.record.note("append", &path, &format!("of {len}"));
-        let mut file = File::options().append(true).open(self.at(&path))?;
+        let mut file = opening().append(true).open(self.at(&path))?;
         file.write_all(&new)?;
         self.settle(&file, path, Arc::new([&old[..], &new].concat()))
     }
@@ -340,7 +349,7 @@ impl Program {
         let len = self.size();
         self.record.change(&path, &State::Any);
         self.record.note("cut", &path, &format!("of {len}"));
-        let file = File::options().write(true).open(self.at(&path))?;
+        let file = opening().write(true).open(self.at(&path))?;
         file.set_len(len as u64)?;
         let mut bytes = old.to_vec();
         bytes.resize(len, 0);
@@ -372,7 +381,7 @@ impl Program {
         self.record.rename(&from, &to);
         self.record.note("rename", &from, &format!("to {}", to.display()));
         fs::rename(self.at(&from), self.at(&to))?;
-        let file = File::open(self.at(&to))?;
+        let file = opening().read(true).open(self.at(&to))?;
         self.settle(&file, to, bytes)
     }
 

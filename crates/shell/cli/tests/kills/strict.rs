@@ -21,7 +21,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::programs::Dice;
+use crate::programs::{Dice, opening};
 
 /// The unit of contents.
 const PAGE: u64 = 4096;
@@ -522,7 +522,7 @@ impl StrictProgram {
     fn set_attributes(&mut self) -> io::Result<()> {
         let Some((path, _)) = self.take_file() else { return Ok(()) };
         let at = self.at(&path);
-        let file = File::open(&at)?;
+        let file = opening().read(true).open(&at)?;
         // Each call is done or not, in the order of the calls; which of these states a crash shows
         // is not told apart here.
         self.ledger.add("attributes", &path, State::Any);
@@ -549,7 +549,7 @@ impl StrictProgram {
 
     fn change_contents(&mut self) -> io::Result<()> {
         let Some((path, facts)) = self.take_file() else { return Ok(()) };
-        let file = OpenOptions::new().read(true).write(true).open(self.at(&path))?;
+        let file = opening().read(true).write(true).open(self.at(&path))?;
         let mut contents = facts.contents.clone().unwrap_or_default();
         let during = Facts { contents: None, mtime: None, ..(*facts).clone() };
         self.ledger.add("contents", &path, State::Is(Arc::new(during.clone())));
@@ -612,7 +612,7 @@ impl StrictProgram {
 
     /// Writes whole pages past the kernel's cache.
     fn write_direct(&mut self, path: &Path, contents: &mut Contents) -> io::Result<()> {
-        let direct = OFlags::DIRECT.bits() as i32;
+        let direct = (OFlags::DIRECT | OFlags::NONBLOCK).bits() as i32;
         let file = OpenOptions::new().write(true).custom_flags(direct).open(self.at(path))?;
         let pages = vec![1 + self.dice.below(250) as u8; 4 * PAGE as usize];
         let start = pages.as_ptr().align_offset(PAGE as usize);
