@@ -10,22 +10,8 @@ use std::sync::Arc;
 
 use ordo_recorder::{DeviceSetup, Folder, PseudoError, Recording, Session};
 
+use crate::table::KernelFs;
 use crate::watching::{TrafficSlot, WatchOptions, WatchedTraffic, take, watching};
-
-/// The file systems that can be made, each with its mkfs command.
-const MAKERS: [(&str, &[&str]); 8] = [
-    ("ext2", &["mke2fs", "-q", "-F", "-t", "ext2"]),
-    ("ext3", &["mke2fs", "-q", "-F", "-t", "ext3"]),
-    ("ext4", &["mke2fs", "-q", "-F", "-t", "ext4"]),
-    ("xfs", &["mkfs.xfs", "-q", "-f"]),
-    ("jfs", &["mkfs.jfs", "-q"]),
-    ("reiserfs", &["mkfs.reiserfs", "-q", "-q"]),
-    ("ntfs", &["mkntfs", "-q", "-F", "-Q"]),
-    ("btrfs", &["mkfs.btrfs", "-q", "-f"]),
-];
-
-/// File systems whose journal is replayed by a program before the mount, and not by the kernel.
-const REPLAYERS: [(&str, &[&str]); 1] = [("jfs", &["fsck.jfs", "-a"])];
 
 /// The reason why there is no file system to watch.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +75,17 @@ pub struct LiveSystem {
     pub bytes: u64,
 }
 
+fn known(name: &str) -> Result<&'static KernelFs, LiveError> {
+    let unknown = || LiveError::Name { name: name.to_owned(), known: KernelFs::names() };
+    KernelFs::by_name(name).ok_or_else(unknown)
+}
+
+/// Mount options, some of which may be empty.
+fn joined(options: &[&str]) -> String {
+    let given = options.iter().filter(|options| !options.is_empty());
+    given.copied().collect::<Vec<_>>().join(",")
+}
+
 /// A directory to mount on.
 fn folder() -> Result<Folder, LiveError> {
     let made = Folder::new("ordo-live-");
@@ -109,12 +106,6 @@ fn unmount(dir: &str) -> Result<(), LiveError> {
             done => return done,
         }
     }
-}
-
-/// A mount option for an image that exists more than once: XFS refuses to mount a second copy of
-/// the same file system, and another thread may have one mounted.
-fn one_of_many(name: &str) -> &'static str {
-    if name == "xfs" { ",nouuid" } else { "" }
 }
 
 /// The unit in which zeros are skipped, in bytes.
@@ -138,15 +129,19 @@ pub fn look_into<T>(
     image: &Path,
     look: impl FnOnce(&Path) -> T,
 ) -> Result<T, LiveError> {
-    if let Some((_, replayer)) = REPLAYERS.iter().find(|(system, _)| *system == name) {
+    let system = known(name)?;
+    if let [replayer, args @ ..] = system.repair
+        && system.is_replayed
+    {
         // Its exit status tells that it has changed something, too; the mount tells whether that
         // was enough.
-        let done = Command::new(replayer[0]).args(&replayer[1..]).arg(image).output();
-        done.map_err(|e| LiveError::Program(format!("{}: {e}; is it installed?", replayer[0])))?;
+        let done = Command::new(replayer).args(args).arg(image).output();
+        done.map_err(|e| LiveError::Program(format!("{replayer}: {e}; is it installed?")))?;
     }
     let folder = folder()?;
     let (image, dir) = (image.to_string_lossy(), folder.path().to_string_lossy());
-    let options = format!("loop{}", one_of_many(name));
+    // Another thread may have a copy of the image mounted.
+    let options = joined(&["loop", system.copy_option]);
     run("mount", &["-t", name, "-o", &options, &image, &dir])?;
     let seen = look(folder.path());
     unmount(&dir)?;
@@ -170,15 +165,12 @@ impl KernelMount {
         wanted: WatchOptions,
         setup: DeviceSetup,
     ) -> Result<KernelMount, LiveError> {
-        let Some((_, maker)) = MAKERS.iter().find(|(name, _)| *name == system.name) else {
-            let known: Vec<&str> = MAKERS.iter().map(|(name, _)| *name).collect();
-            return Err(LiveError::Name { name: system.name.clone(), known: known.join(", ") });
-        };
+        let mkfs = known(&system.name)?.mkfs;
         KernelMount::after(system, wanted, setup, |session, device| {
-            let mut args: Vec<&str> = maker[1..].to_vec();
+            let mut args: Vec<&str> = mkfs[1..].to_vec();
             args.extend(system.mkfs.iter().map(String::as_str));
             args.push(device);
-            run(maker[0], &args)?;
+            run(mkfs[0], &args)?;
             run("sync", &[device])?;
             Ok(session.start()?)
         })
@@ -207,8 +199,8 @@ impl KernelMount {
         Ok(KernelMount { session: Some(session), folder, seen: TrafficSlot::default() })
     }
 
-    /// Mounts an image that a crash left. Recording begins before that, and before `repair`, a
-    /// program with arguments that repairs the device first.
+    /// Mounts an image that a crash left. Recording begins before that, and before the repair that
+    /// the file system needs first.
     ///
     /// # Errors
     /// There is no device, or it cannot be repaired or mounted.
@@ -217,12 +209,12 @@ impl KernelMount {
         wanted: WatchOptions,
         setup: DeviceSetup,
         image: &[u8],
-        repair: Option<&[&str]>,
     ) -> Result<KernelMount, LiveError> {
+        let repair = known(&system.name)?.repair;
         KernelMount::after(system, wanted, setup, |session, device| {
             put(image, device).map_err(|error| LiveError::Io { what: device.to_owned(), error })?;
             session.start()?;
-            let Some([program, args @ ..]) = repair else { return Ok(()) };
+            let [program, args @ ..] = repair else { return Ok(()) };
             let done = Command::new(program).args(args).arg(device).output();
             done.map(drop).map_err(|e| LiveError::Program(format!("{program}: {e}")))
         })
@@ -244,7 +236,7 @@ impl KernelMount {
         prepare(&session, &device)?;
         let folder = folder()?;
         let dir = folder.path().to_string_lossy().into_owned();
-        let options = format!("{}{}", system.options, one_of_many(&system.name));
+        let options = joined(&[&system.options, known(&system.name)?.copy_option]);
         run("mount", &["-t", &system.name, "-o", &options, &device, &dir])?;
         Ok(KernelMount { session: Some(session), folder, seen })
     }

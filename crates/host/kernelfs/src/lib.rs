@@ -6,7 +6,8 @@
 //! - [`counters`]: counters of a device, for Prometheus, and no trace.
 //! - [`parts`]: a recording in parts on a pseudo-device.
 //! - [`volumes`]: observers of the partitions of one device.
-//! - [`kernel`]: a file system that is made, mounted on a pseudo-device, and unmounted.
+//! - [`table`]: the file systems, each with its programs; [`kernel`]: a file system that is made,
+//!   mounted on a pseudo-device, and unmounted.
 //!
 //! Invariants:
 //! - A write is named before it is carried out, so a rule is never late.
@@ -25,6 +26,7 @@ pub mod counters;
 pub mod kernel;
 pub mod parts;
 pub mod rules;
+pub mod table;
 pub mod volumes;
 pub mod watching;
 

@@ -31,9 +31,9 @@ fn judge_parts(
     let folder = Folder::new("ordo-crash-").map_err(|e| format!("a folder for the image: {e}"))?;
     let file = folder.path().join("image");
     std::fs::write(&file, image).map_err(|e| format!("writing the image: {e}"))?;
-    if let Some(repair) = system.repair {
+    if !system.has_journal() {
         // Exit code 0: nothing wrong; 1: repaired completely; any other: not repaired.
-        let code = exit_code(repair, &file)?.0;
+        let code = exit_code(system.known().repair, &file)?.0;
         (verdict.unsound, verdict.needs_check) = (code != 0, code != 0);
         verdict.beyond_repair = !matches!(code, 0 | 1);
     }
@@ -63,11 +63,11 @@ fn check(
     question: &Question<'_>,
     verdict: &mut Verdict,
 ) -> Result<(), String> {
-    let (code, said) = exit_code(system.check, image)?;
+    let (code, said) = exit_code(system.known().check, image)?;
     if code != 0 {
         verdict.unsound = true;
         verdict.needs_check = true;
-        let what = format!("{when}{} finds: {said}", system.check.join(" "));
+        let what = format!("{when}{} finds: {said}", system.known().check.join(" "));
         verdict.cannot(question.promise().no_check, what);
     }
     Ok(())

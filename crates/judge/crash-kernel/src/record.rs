@@ -36,9 +36,7 @@ pub fn record<W: RunWorkload>(
     let setup = DeviceSetup::in_memory(system.bytes);
     let mounted = match config.disks.as_deref().and_then(|disks| disks.first()) {
         None => KernelMount::new(&live(system), with_rows(), setup),
-        Some(image) => {
-            KernelMount::of_image(&live(system), with_rows(), setup, image, system.repair)
-        }
+        Some(image) => KernelMount::of_image(&live(system), with_rows(), setup, image),
     };
     let mounted = mounted.map_err(|e| CrashError::Make(e.to_string()))?;
     let from = Instant::now();
@@ -77,7 +75,7 @@ pub(crate) fn record_recovery(
 ) -> Result<Run, LiveError> {
     let _turn = system.turn();
     let setup = DeviceSetup::in_memory(system.bytes);
-    let mounted = KernelMount::of_image(&live(system), with_rows(), setup, image, system.repair)?;
+    let mounted = KernelMount::of_image(&live(system), with_rows(), setup, image)?;
     let (recording, seen) = mounted.finish()?;
     let (writes, events) = requests(&recording, &seen.rows);
     Ok(run((of.model, of.unit), recording, writes, events, of.history.clone()))

@@ -9,6 +9,7 @@ use ordo_crash::disk::Scratch;
 use ordo_crash::{
     Config, CrashError, DiskFormat, Promise, Question, Run, RunWorkload, Scheme, Verdict, Volume,
 };
+use ordo_kernelfs::table::KernelFs;
 use ordo_runtime::Runtime;
 
 use crate::judge;
@@ -26,12 +27,6 @@ pub struct KernelSystem {
     pub(crate) options: &'static str,
     /// The size of its device in bytes.
     pub(crate) bytes: u64,
-    /// The command that checks it without a change.
-    pub(crate) check: &'static [&'static str],
-    /// The command that repairs it, if that must come before a mount.
-    pub(crate) repair: Option<&'static [&'static str]>,
-    /// Whether the kernel refuses two mounted copies of it, or confuses them.
-    alone: bool,
     /// Whether file contents are on disk before the metadata that lead to them.
     contents_first: bool,
     /// Whether making anything durable also makes all earlier changes of names durable, even if
@@ -41,7 +36,6 @@ pub struct KernelSystem {
     held_to: Option<Promise>,
 }
 
-const E2FSCK: &[&str] = &["e2fsck", "-f", "-n"];
 const SMALL: &[&str] = &["-b", "1024", "-I", "256"];
 const EXT: KernelSystem = KernelSystem {
     name: "ext4",
@@ -49,9 +43,6 @@ const EXT: KernelSystem = KernelSystem {
     mkfs: SMALL,
     options: "defaults",
     bytes: 8 << 20,
-    check: E2FSCK,
-    repair: None,
-    alone: false,
     contents_first: true,
     ordered: true,
     held_to: None,
@@ -60,7 +51,7 @@ const EXT: KernelSystem = KernelSystem {
 impl KernelSystem {
     /// All file systems.
     pub const ALL: [KernelSystem; 7] = [
-        KernelSystem { name: "ext2", kind: "ext2", repair: Some(&["e2fsck", "-f", "-y"]), ..EXT },
+        KernelSystem { name: "ext2", kind: "ext2", ..EXT },
         KernelSystem { name: "ext3", kind: "ext3", ..EXT },
         KernelSystem { name: "ext3-journal", kind: "ext3", options: "data=journal", ..EXT },
         KernelSystem {
@@ -71,21 +62,12 @@ impl KernelSystem {
             ..EXT
         },
         EXT,
-        KernelSystem {
-            name: "xfs",
-            kind: "xfs",
-            mkfs: &[],
-            bytes: 300 << 20,
-            check: &["xfs_repair", "-n"],
-            ..EXT
-        },
+        KernelSystem { name: "xfs", kind: "xfs", mkfs: &[], bytes: 300 << 20, ..EXT },
         KernelSystem {
             name: "btrfs",
             kind: "btrfs",
             mkfs: &[],
             bytes: 128 << 20,
-            check: &["btrfs", "check", "--readonly", "--check-data-csum"],
-            alone: true,
             ordered: false,
             ..EXT
         },
@@ -101,15 +83,20 @@ impl KernelSystem {
         KernelSystem { held_to: Some(promise), ..self }
     }
 
+    /// Its programs.
+    pub(crate) fn known(&self) -> &'static KernelFs {
+        KernelFs::by_name(self.kind).expect("each is one of the kernel's")
+    }
+
     /// A lock to hold while one is mounted, if only one may be mounted at a time.
     pub(crate) fn turn(&self) -> Option<MutexGuard<'static, ()>> {
         static TURN: Mutex<()> = Mutex::new(());
-        self.alone.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
+        self.known().is_alone.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether it can be mounted in the state that a crash left.
     pub(crate) fn has_journal(&self) -> bool {
-        self.repair.is_none()
+        self.known().repair.is_empty()
     }
 }
 

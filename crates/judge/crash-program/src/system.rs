@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ordo_kernelfs::table::KernelFs;
 use rustix::mount::MountFlags;
 use serde::{Deserialize, Serialize};
 
@@ -54,42 +55,8 @@ impl PartialEq for Own {
 
 impl Eq for Own {}
 
-struct Known {
-    kind: &'static str,
-    maker: &'static [&'static str],
-    /// The default size of a device, in bytes.
-    bytes: u64,
-    /// The repair that must come before a mount after a crash.
-    repair: &'static [&'static str],
-}
-
 /// Arguments for few inodes and no delayed initialisation, so that all writes are the program's.
 const SMALL_EXT: [&str; 6] = ["-b", "4096", "-N", "4096", "-E", "lazy_itable_init=0,nodiscard"];
-const MIB: u64 = 1 << 20;
-
-const KNOWN: [Known; 5] = [
-    Known {
-        kind: "ext2",
-        maker: &["mke2fs", "-q", "-F", "-t", "ext2"],
-        bytes: 64 * MIB,
-        repair: &["e2fsck", "-f", "-y"],
-    },
-    Known {
-        kind: "ext3",
-        maker: &["mke2fs", "-q", "-F", "-t", "ext3"],
-        bytes: 64 * MIB,
-        repair: &[],
-    },
-    Known {
-        kind: "ext4",
-        maker: &["mke2fs", "-q", "-F", "-t", "ext4"],
-        bytes: 64 * MIB,
-        repair: &[],
-    },
-    // The size is the smallest that mkfs.xfs accepts.
-    Known { kind: "xfs", maker: &["mkfs.xfs", "-q", "-f"], bytes: 300 * MIB, repair: &[] },
-    Known { kind: "btrfs", maker: &["mkfs.btrfs", "-q", "-f"], bytes: 256 * MIB, repair: &[] },
-];
 
 impl ProgramSystem {
     /// The file system that a text names: a kind, and mount options after a colon. `ext3-journal`
@@ -107,9 +74,9 @@ impl ProgramSystem {
             "ext3-writeback" => ("ext3", format!("data=writeback,{options}")),
             _ => (kind, options.to_owned()),
         };
-        let known = KNOWN.iter().find(|known| known.kind == kind).ok_or_else(|| {
-            let known = KNOWN.map(|known| known.kind).join(", ");
-            ProgramError::System { name: kind.to_owned(), known }
+        let known = KernelFs::by_name(kind).ok_or_else(|| ProgramError::System {
+            name: kind.to_owned(),
+            known: KernelFs::names(),
         })?;
         let options = options.trim_matches(',').to_owned();
         let mut more = MoreDevices::None;
@@ -196,9 +163,8 @@ impl ProgramSystem {
         }
     }
 
-    fn known(&self) -> &'static Known {
-        let known = KNOWN.iter().find(|known| known.kind == self.kind);
-        known.expect("a system is made of a known kind")
+    fn known(&self) -> &'static KernelFs {
+        KernelFs::by_name(&self.kind).expect("a system is made of a known kind")
     }
 
     /// Makes the file system on its devices.
@@ -207,16 +173,16 @@ impl ProgramSystem {
     /// The mkfs is not installed, or failed.
     pub(crate) fn make(&self, devices: &[PathBuf]) -> Result<(), ProgramError> {
         let (before, after) = self.more.make(devices, &self.mkfs)?;
-        let maker = self.known().maker;
+        let mkfs = self.known().mkfs;
         let device = devices[0].to_string_lossy();
-        let mut args: Vec<&str> = maker[1..].to_vec();
+        let mut args: Vec<&str> = mkfs[1..].to_vec();
         if self.kind.starts_with("ext") {
             args.extend(SMALL_EXT);
         }
         args.extend(self.mkfs.iter().chain(&before).map(String::as_str));
         args.push(&device);
         args.extend(after.iter().map(String::as_str));
-        Ok(ordo_kernelfs::kernel::run(maker[0], &args)?)
+        Ok(ordo_kernelfs::kernel::run(mkfs[0], &args)?)
     }
 
     /// Mounts the file system by the system call, without a program.
@@ -262,9 +228,9 @@ impl ProgramSystem {
                 other => rest.push(other),
             }
         }
-        // The kernel refuses to mount a second copy of the same file system.
-        if self.kind == "xfs" && !rest.contains(&"nouuid") {
-            rest.push("nouuid");
+        let of_copies = self.known().copy_option;
+        if !of_copies.is_empty() && !rest.contains(&of_copies) {
+            rest.push(of_copies);
         }
         (flags, rest.into_iter().map(str::to_owned).collect())
     }
