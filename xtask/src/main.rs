@@ -11,6 +11,7 @@ mod calls;
 mod campaign;
 mod commits;
 mod layers;
+mod links;
 mod mounts;
 mod mutants;
 mod names;

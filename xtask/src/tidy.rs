@@ -59,6 +59,7 @@ pub fn check(root: &Path) -> Vec<String> {
     faults.extend(sources.iter().flat_map(|(name, code)| kinds.faults(name, code)));
     faults.extend(types.faults());
     faults.extend(crate::papers::check(root));
+    faults.extend(crate::links::check(root));
     faults.extend(crate::commits::check(root));
     faults
 }
