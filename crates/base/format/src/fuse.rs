@@ -30,7 +30,7 @@ on_disk! {
 }
 
 on_disk! {
-    /// FORGET; also what follows the node of one entry of BATCH_FORGET.
+    /// FORGET.
     pub struct ForgetIn: 8 {
         0 nlookup => /** look-ups that the kernel gives back */ nlookup: u64,
     }

@@ -1,11 +1,10 @@
 //! A file of marks for devices of a thread of this process.
 
 use std::cell::RefCell;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use ordo_fuse::kernel::{Attach, Attached, Detach};
+use ordo_fuse::kernel::{Attached, Detach};
 use ordo_runtime::Runtime;
 
 use crate::PseudoError;
@@ -13,7 +12,7 @@ use crate::device::RecordedDisk;
 use crate::file::MARKS;
 use crate::folders::{Folder, OWN_MOUNT};
 use crate::marks::Lines;
-use crate::session::{failed, serve_files};
+use crate::session::{attach_files, folder_for_files, serve_files};
 use crate::watchdog::WatchedMount;
 
 /// A mounted file to which programs write marks, a line each. It is unmounted when this is dropped.
@@ -39,19 +38,10 @@ impl MarkFile {
     /// # Errors
     /// There is no FUSE, or no place for the mount.
     pub fn new() -> Result<(MarkFile, MarkServer), PseudoError> {
-        let folder = Folder::new("ordo-marks-").map_err(failed("making a directory for marks"))?;
-        // The command may run as another user.
-        let open = std::fs::Permissions::from_mode(0o711);
-        std::fs::set_permissions(folder.path(), open).map_err(failed("opening that directory"))?;
-        let how = Attach {
-            source: PathBuf::from(OWN_MOUNT),
-            device: false,
-            read_only: false,
-            allow_other: rustix::process::geteuid().is_root(),
-            flags: Vec::new(),
-        };
+        let folder = folder_for_files("ordo-marks-")?;
         let watched = WatchedMount::before_mount(folder.path()).ok();
-        let attached = ordo_fuse::kernel::attach(&how, folder.path())?;
+        let is_root = rustix::process::geteuid().is_root();
+        let attached = attach_files(&folder, OWN_MOUNT, is_root)?;
         let detach = attached.detach();
         Ok((MarkFile { detach, folder, _watched: watched }, MarkServer(attached)))
     }

@@ -94,19 +94,9 @@ impl Session {
     /// As for [`with`](Self::with).
     pub fn of_each(setups: Vec<DeviceSetup>) -> Result<Session, PseudoError> {
         let partitions: Vec<_> = setups.iter().map(|setup| setup.partitions.clone()).collect();
-        let folder =
-            Folder::new("ordo-pseudo-").map_err(failed("making a directory to mount on"))?;
-        let how = Attach {
-            source: PathBuf::from("ordo-pseudo"),
-            device: false,
-            read_only: false,
-            // Programs of other users may write marks; every other file is closed to them.
-            allow_other: true,
-            flags: Vec::new(),
-        };
-        let open = std::fs::Permissions::from_mode(0o711);
-        std::fs::set_permissions(folder.path(), open).map_err(failed("opening that directory"))?;
-        let attached = ordo_fuse::kernel::attach(&how, folder.path())?;
+        let folder = folder_for_files("ordo-pseudo-")?;
+        // Programs of other users may write marks; every other file is closed to them.
+        let attached = attach_files(&folder, "ordo-pseudo", true)?;
         let detach = attached.detach();
         let server = std::thread::Builder::new().name("pseudo-device".into());
         let (tell, told) = mpsc::channel();
@@ -298,6 +288,26 @@ fn serve(attached: Attached, setups: Vec<DeviceSetup>) -> Served {
     let unfinished = lines.borrow().unfinished();
     cores.iter().for_each(|core| core.note_unfinished(unfinished));
     Ok(cores.iter().map(|core| core.finish()).collect())
+}
+
+/// A folder on which the files of devices and marks are mounted. Commands of other users pass
+/// through it.
+pub(crate) fn folder_for_files(prefix: &str) -> Result<Folder, PseudoError> {
+    let folder = Folder::new(prefix).map_err(failed("making a directory to mount on"))?;
+    let open = std::fs::Permissions::from_mode(0o711);
+    std::fs::set_permissions(folder.path(), open).map_err(failed("opening that directory"))?;
+    Ok(folder)
+}
+
+/// Mounts the files of devices and marks.
+pub(crate) fn attach_files(
+    folder: &Folder,
+    source: &str,
+    allow_other: bool,
+) -> Result<Attached, PseudoError> {
+    let (source, flags) = (PathBuf::from(source), Vec::new());
+    let how = Attach { source, device: false, read_only: false, allow_other, flags };
+    Ok(ordo_fuse::kernel::attach(&how, folder.path())?)
 }
 
 /// Serves the files of devices and marks until the kernel releases them.

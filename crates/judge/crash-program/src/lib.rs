@@ -38,8 +38,8 @@
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
-//! use ordo_crash_program::{Check, Job, RecordingPlan, explore, record};
-//! # fn of(plan: RecordingPlan, check: Check, job: Job) -> Result<(), ordo_crash_program::ProgramError> {
+//! use ordo_crash_program::{Check, Job, ProgramError, RecordingPlan, explore, record};
+//! # fn of(plan: RecordingPlan, check: Check, job: Job) -> Result<(), ProgramError> {
 //! let stop = AtomicBool::new(false);
 //! let recorded = record(&plan, &stop)?;
 //! let outcome = explore(&recorded, &check, &job, Vec::new(), &stop, &|_| {})?;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes NAME.toml of every recording that record.sh left in the directories WORK...: write.sh RECORDING WORK..., where RECORDING is
-# the command `cargo build -p ordo-bench --example recording` builds.
+# a command that prints the counts of an strace file as TOML (`ordo_figures::mix`); the tree has none now.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 recording=$1
