@@ -49,13 +49,13 @@ crate::on_disk! {
         48 => /** size of a block in bytes: a power of two from 512 to 8192 */ bsize: u32,
         52 => /** blocks in a group: a multiple of 8 */ group_blocks: u32,
         56 => /** number of groups */ groups: u32,
-        60 => /** 2: the metadata device is a mirror of two halves; 0: it is one device */ halves: u32,
+        60 => /** reserved: must be 0 */ reserved: u32,
         64 => /** number of blocks of the data device, including the block with its identity */ blocks: u64,
         72 => /** size of the metadata device in bytes */ metadata_bytes: u64,
         80 => /** on the metadata device: first byte of the data device on the same disk; 0: on another disk */ data_at: u64,
         88 => /** first block of the copy of the metadata on the data device, behind all other blocks; 0: there is no copy */ copy_at: u64,
         96 => /** number of blocks of the copy */ copy_blocks: u64,
-        104 => /** on the data device: the last epoch that a half of the metadata device reached without the other one; 0: none */ mirror_epoch: u64,
+        104 => /** reserved: must be 0 */ reserved_2: u64,
         112 => /** zero */ pad: [u8; 396],
         508 => /** CRC-32C of the 508 bytes before this field */ check: u32,
     }
@@ -233,12 +233,21 @@ pub enum IdentityError {
         /// The value found.
         value: u64,
     },
-    /// The metadata device has an impossible number of halves, or halves on the disk of the data
-    /// device.
-    #[error("byte 60: a metadata device in {value} halves")]
-    Halves {
-        /// The value found.
+    /// The metadata device of the pair is a mirror of two halves, as older versions of Ordo could
+    /// make it.
+    #[error(
+        "byte 60: {value}, which must be 0: the metadata device of this pair is a mirror of two halves; \
+         copy the files off with the version of Ordo that made it, then make a new file system"
+    )]
+    Mirrored {
+        /// The number of halves.
         value: u32,
+    },
+    /// A reserved field that must be 0 is not.
+    #[error("byte 104: {value}, which must be 0")]
+    Reserved {
+        /// The value found.
+        value: u64,
     },
     /// The copy of the metadata cannot be there, or not be so short.
     #[error("byte 88: a copy of the metadata of {blocks} blocks at block {at}")]
@@ -254,6 +263,18 @@ pub enum IdentityError {
         /// The value found.
         value: u64,
     },
+}
+
+impl IdentityError {
+    /// The words that lead from a device's name to its fault.
+    pub fn verdict(&self) -> &'static str {
+        match self {
+            IdentityError::Mirrored { .. } | IdentityError::Reserved { .. } => {
+                "is of a DualFS that this version does not read"
+            }
+            _ => "is not a device of a DualFS",
+        }
+    }
 }
 
 /// The most blocks of a data device: the tables of more do not fit into an IFILE of a sensible
@@ -281,6 +302,8 @@ impl Identity {
         let right = shape.groups_needed();
         match () {
             () if id.version != VERSION => Err(E::Version { value: id.version }),
+            () if id.reserved != 0 => Err(E::Mirrored { value: id.reserved }),
+            () if id.reserved_2 != 0 => Err(E::Reserved { value: id.reserved_2 }),
             () if ![ROLE_METADATA, ROLE_DATA].contains(&id.role) => Err(E::Role { value: id.role }),
             () if !id.bsize.is_power_of_two() || !(512..=8192).contains(&id.bsize) => {
                 Err(E::BlockSize { value: id.bsize })
@@ -292,9 +315,6 @@ impl Identity {
             () if u64::from(id.groups) != right => Err(E::Groups { value: id.groups, right }),
             () if id.data_at != 0 && id.data_at < id.metadata_bytes => {
                 Err(E::DataAt { value: id.data_at })
-            }
-            () if ![0, 2].contains(&id.halves) || id.halves > 0 && id.data_at > 0 => {
-                Err(E::Halves { value: id.halves })
             }
             () if !id.is_copy_right() => Err(E::Copy { at: id.copy_at, blocks: id.copy_blocks }),
             () => Ok(id),
@@ -323,11 +343,6 @@ impl Identity {
                 is_near && blocks <= BLOCKS_MAX && CopyArea::slots_in(blocks, self.bsize) > 0
             }
         }
-    }
-
-    /// Whether the metadata device is a mirror of two halves ([`crate::mirror`]).
-    pub fn is_mirrored(&self) -> bool {
-        self.halves == 2
     }
 
     /// The place of the copy of the metadata, where there is one.
@@ -558,7 +573,7 @@ mod tests {
         let mut torn = sealed(|_| {});
         torn[300] ^= 1;
         assert!(matches!(Identity::read(&torn), Err(E::Checksum { .. })));
-        let cases: [Case; 13] = [
+        let cases: [Case; 14] = [
             (|i| i.magic = 1, E::Magic { value: 1 }),
             (|i| i.version = 2, E::Version { value: 2 }),
             (|i| i.role = 3, E::Role { value: 3 }),
@@ -567,8 +582,9 @@ mod tests {
             (|i| i.groups = 17, E::Groups { value: 17, right: 16 }),
             (|i| i.blocks = 1, E::Blocks { value: 1 }),
             (|i| i.data_at = 4096, E::DataAt { value: 4096 }),
-            (|i| i.halves = 1, E::Halves { value: 1 }),
-            (|i| (i.halves, i.data_at) = (2, 1 << 20), E::Halves { value: 2 }),
+            (|i| i.reserved = 2, E::Mirrored { value: 2 }),
+            (|i| (i.reserved, i.reserved_2) = (1, 3), E::Mirrored { value: 1 }),
+            (|i| i.reserved_2 = 3, E::Reserved { value: 3 }),
             (|i| (i.copy_at, i.copy_blocks) = (999, 90), E::Copy { at: 999, blocks: 90 }),
             (|i| (i.copy_at, i.copy_blocks) = (1000, 4), E::Copy { at: 1000, blocks: 4 }),
             (

@@ -7,7 +7,7 @@
 //! - [`ufs1`]: UFS1, as far as it differs from UFS2.
 //! - [`ufs2`]: the structures of a UFS2 file system, their validation, geometry and bitmaps.
 //! - [`lfs`]: LFS64 and LFS32, the log-structured file systems of NetBSD.
-//! - [`dualfs`]: DualFS, on the structures of LFS64; [`mirror`]: its metadata device in two halves.
+//! - [`dualfs`]: DualFS, on the structures of LFS64.
 //! - [`wafs`]: the structures of a WAFS log.
 //! - [`ext4`], [`jbd2`]: ext2 to ext4 and their journal, read only.
 //! - [`reiserfs`]: ReiserFS and its journal, read only.
@@ -53,7 +53,6 @@ pub mod jbd2;
 pub mod jfs;
 pub mod label;
 pub mod lfs;
-pub mod mirror;
 pub mod nilfs2;
 pub mod ntfs;
 pub mod reiserfs;

@@ -13,9 +13,7 @@ use ordo_format::ufs2::{
     superblock::{Recovery, SuperblockError},
 };
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{
-    btrfs, dualfs, ext4, f2fs, fuse, jbd2, jfs, lfs, mirror, nilfs2, ntfs, reiserfs, xfs,
-};
+use ordo_format::{btrfs, dualfs, ext4, f2fs, fuse, jbd2, jfs, lfs, nilfs2, ntfs, reiserfs, xfs};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -216,11 +214,10 @@ const LFS: [Structure; 16] = [
     ("DirHeader32", lfs::dir::DirHeader32::SIZE, lfs::dir::DirHeader32::FIELDS),
 ];
 
-const DUALFS: [Structure; 5] = [
+const DUALFS: [Structure; 4] = [
     ("Identity", dualfs::Identity::SIZE, dualfs::Identity::FIELDS),
     ("CopyHead", dualfs::CopyHead::SIZE, dualfs::CopyHead::FIELDS),
     ("CopyEntry", dualfs::CopyEntry::SIZE, dualfs::CopyEntry::FIELDS),
-    ("MirrorLabel", mirror::MirrorLabel::SIZE, mirror::MirrorLabel::FIELDS),
     ("GroupDescriptor", dualfs::GroupDescriptor::SIZE, dualfs::GroupDescriptor::FIELDS),
 ];
 

@@ -2,7 +2,6 @@
 
 use ordo_block::BlockError;
 use ordo_format::dualfs::{IdentityError, PairError, PairName};
-use ordo_format::mirror::MirrorError;
 use ordo_lfs::LfsError;
 use ordo_lfs::mkfs::MkfsError;
 
@@ -10,7 +9,7 @@ use ordo_lfs::mkfs::MkfsError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DualError {
     /// A device has no usable identity.
-    #[error("the {device} is not a device of a DualFS: {error}")]
+    #[error("the {device} {}: {error}", .error.verdict())]
     Identity {
         /// The metadata device, the data device, or the disk that should have both.
         device: &'static str,
@@ -29,9 +28,6 @@ pub enum DualError {
     /// The devices do not belong together.
     #[error(transparent)]
     Pair(#[from] PairError),
-    /// The halves of the metadata device do not belong together, or lack writes.
-    #[error(transparent)]
-    Mirror(#[from] MirrorError),
     /// The metadata device is lost, and the data device keeps no copy of it.
     #[error("the data device of the pair {0} keeps no copy of the metadata (mkfs --meta-copy)")]
     NoCopy(PairName),

@@ -6,7 +6,6 @@
 //! `docs/formats/dualfs.md`.
 //!
 //! Layers, lowest first:
-//! - [`mirror`]: two halves as one metadata device. All other layers see that device.
 //! - [`pair`]: finding the two devices, and checking that they belong together.
 //! - [`groups`]: which blocks of the data device are free, and which of them a file gets.
 //! - [`mkfs`]: making an empty pair.
@@ -54,7 +53,6 @@
 
 mod error;
 pub mod groups;
-pub mod mirror;
 pub mod mkfs;
 pub mod mount;
 pub mod pair;

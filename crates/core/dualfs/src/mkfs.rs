@@ -14,7 +14,6 @@ use ordo_lfs::mkfs::{
 use ordo_runtime::Runtime;
 
 use crate::DualError;
-use crate::mirror::Mirror;
 use crate::pair::{split, write_identity};
 
 /// The default least number of groups of a data device, if it has enough blocks.
@@ -80,8 +79,7 @@ pub struct Made {
     pub superblock: Superblock,
 }
 
-/// Makes an empty file system on one disk, or on two: the first gets the metadata; or on three: the
-/// first two are halves of the metadata device, which is as large as the smaller one.
+/// Makes an empty file system on one disk, or on two: the first gets the metadata.
 ///
 /// # Errors
 /// The sizes do not fit, or a device failed.
@@ -101,11 +99,7 @@ pub async fn mkfs(
     }
     let unit = bsize.max(4096).max(disks[0].geometry().sector.into());
     let (metadata, data, metadata_bytes, data_at) = match disks {
-        [.., _, last] => {
-            let halves = disks[..disks.len() - 1].iter().map(|half| half.geometry().bytes);
-            let bytes = halves.min().expect("a metadata device") / unit * unit;
-            (disks[0].clone(), last.clone(), bytes, 0)
-        }
+        [first, data] => (first.clone(), data.clone(), first.geometry().bytes / unit * unit, 0),
         _ => {
             let bytes = metadata_bytes(options, size).next_multiple_of(unit);
             if size < bytes + 2 * unit {
@@ -124,15 +118,6 @@ pub async fn mkfs(
     if copy_blocks > 0 {
         (identity.copy_at, identity.copy_blocks) = (shape.blocks, copy_blocks);
     }
-    let mirror = match disks {
-        [one, other, _] => {
-            identity.halves = 2;
-            let halves = [one.clone(), other.clone()];
-            Some(Mirror::create(&halves, &data, identity.uuid, metadata_bytes).await?)
-        }
-        _ => None,
-    };
-    let metadata = mirror.clone().map_or(metadata, BlockDevice::erase);
     let log = LogOptions {
         block_size: options.block_size,
         frag_size: options.block_size,
@@ -148,9 +133,6 @@ pub async fn mkfs(
     (data_identity.role, data_identity.data_at) = (ROLE_DATA, 0);
     write_identity(&data, &data_identity).await?;
     write_identity(&metadata, &identity).await?;
-    if let Some(mirror) = mirror {
-        mirror.close().await?;
-    }
     Ok(Made { identity, superblock })
 }
 

@@ -133,10 +133,6 @@ impl Pair {
         }
         self.identity.next = generation;
         write_identity(&self.metadata, &self.identity).await?;
-        // A half of the metadata device that failed just now has told the data device.
-        if let Ok(now) = read_identity(&self.data).await? {
-            self.data_identity.mirror_epoch = now.mirror_epoch;
-        }
         self.data_identity.generation = generation;
         write_identity(&self.data, &self.data_identity).await?;
         (self.identity.generation, self.identity.next) = (generation, 0);

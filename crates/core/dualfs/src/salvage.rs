@@ -122,6 +122,9 @@ async fn find_data(disks: &[Device]) -> Result<(Device, Identity), DualError> {
                 }
             }
             Ok(_) => {}
+            Err(error @ IdentityError::Mirrored { .. }) => {
+                return Err(DualError::Identity { device: "data device", error });
+            }
             Err(error) => first = first.or(Some(error)),
         }
     }

@@ -317,8 +317,7 @@ Examples:
   ordo mkfs old.img --size 1g --fs ufs1 --big-endian
   ordo mkfs log.img --fs lfs --size 1g --segment-size 1m
   ordo mkfs dual.img --fs dualfs --size 4g --meta 10%
-  ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3
-  ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3 --meta-mirror /dev/nvme1n1p3")]
+  ordo mkfs /dev/sdx --fs dualfs --meta-device /dev/nvme0n1p3")]
 pub struct Mkfs {
     /// The image, created if it does not exist, or a block device.
     pub image: PathBuf,
@@ -339,10 +338,6 @@ pub struct Mkfs {
     /// exist, or block device; the first path is the data device.
     #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
-    /// Make the metadata device a mirror: this image or device is its other half, and either has
-    /// all of the metadata.
-    #[arg(long = "meta-mirror", value_name = "PATH", requires = "meta_device")]
-    pub meta_mirror: Option<PathBuf>,
     /// Segment size of an LFS, or of a DualFS's metadata log [default: 1m, less on a small device].
     #[arg(long = "segment-size", value_name = "BYTES", value_parser = parse_bytes)]
     pub segment_size: Option<u64>,
@@ -402,15 +397,11 @@ pub struct Mkfs {
 
 /// The metadata device of a DualFS, for a command that takes the data device as its image.
 #[derive(Args, Clone, Debug, Default)]
-pub struct MetadataPaths {
+pub struct MetadataPath {
     /// The metadata device, if the image is the data device of a DualFS [default: searched beside
     /// the image].
     #[arg(long = "meta-device", value_name = "PATH")]
     pub meta_device: Option<PathBuf>,
-    /// The other half of the metadata device, if that is a mirror [default: searched beside the
-    /// first half and the image]; `none`: use the first half alone.
-    #[arg(long = "meta-mirror", value_name = "PATH", requires = "meta_device")]
-    pub meta_mirror: Option<PathBuf>,
 }
 
 /// `ordo info`.
@@ -425,7 +416,7 @@ pub struct Info {
     /// The image or device.
     pub image: PathBuf,
     #[command(flatten)]
-    pub metadata: MetadataPaths,
+    pub metadata: MetadataPath,
     /// A partition of the disk: a number, a letter of a BSD label, or both. Without it the
     /// partitions are listed.
     #[arg(long, short, value_name = "PART")]
@@ -462,7 +453,7 @@ pub struct Fsck {
     /// The image or device.
     pub image: PathBuf,
     #[command(flatten)]
-    pub metadata: MetadataPaths,
+    pub metadata: MetadataPath,
     /// Repair nothing, only check (the default).
     #[arg(short = 'n', conflicts_with_all = ["yes", "preen"])]
     pub no: bool,
@@ -508,7 +499,7 @@ pub struct Ls {
     #[arg(default_value = "/")]
     pub path: OsString,
     #[command(flatten)]
-    pub metadata: MetadataPaths,
+    pub metadata: MetadataPath,
     /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
     /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
@@ -537,7 +528,7 @@ pub struct Cat {
     #[arg(required = true)]
     pub paths: Vec<OsString>,
     #[command(flatten)]
-    pub metadata: MetadataPaths,
+    pub metadata: MetadataPath,
     /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
     /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
@@ -547,8 +538,8 @@ pub struct Cat {
 /// `ordo cp`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A path in an image is written IMAGE:/path. --meta-device and --meta-mirror are about the
-destination if it is in an image, otherwise about the source.
+A path in an image is written IMAGE:/path. --meta-device is about the destination if it is in an
+image, otherwise about the source.
 
 Examples:
   ordo cp notes.txt disk.img:/home/          into an image
@@ -562,7 +553,7 @@ pub struct Cp {
     #[arg(short, long)]
     pub recursive: bool,
     #[command(flatten)]
-    pub metadata: MetadataPaths,
+    pub metadata: MetadataPath,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -589,7 +580,7 @@ pub struct Import {
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub into: String,
     #[command(flatten)]
-    pub metadata: MetadataPaths,
+    pub metadata: MetadataPath,
     /// Size of an image that is created.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
@@ -619,7 +610,7 @@ pub struct Export {
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub from: String,
     #[command(flatten)]
-    pub metadata: MetadataPaths,
+    pub metadata: MetadataPath,
     /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
     /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]

@@ -1,10 +1,9 @@
-//! File systems on two images or devices, or three: finding those that the user did not name.
+//! File systems on two images or devices: finding the one that the user did not name.
 //!
 //! The user names the device with the contents of files, as for any file system, and its metadata
-//! device beside it. If only one of them is named, the others are searched in the same directory,
-//! by the identifier that all have. A metadata device in two halves may lack one of them.
+//! device beside it. If only one of the two is named, the other is searched in the same directory,
+//! by the identifier that both have.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -15,7 +14,7 @@ use ordo_block::{BlockDevice, Device};
 use ordo_runtime::{Duration, Runtime};
 use ordo_systems::{FORMATS, Format, Half, format_of, probe};
 
-use crate::args::MetadataPaths;
+use crate::args::MetadataPath;
 use crate::overwrite::refuse_doubt;
 
 /// The image or device that a user named, and the metadata device with it.
@@ -25,54 +24,28 @@ pub struct NamedImage<'a> {
     pub image: &'a Path,
     /// The metadata device, if it was named.
     pub metadata: Option<&'a Path>,
-    /// The other half of the metadata device, if it was named; `none` if there shall be none.
-    pub mirror: Option<&'a Path>,
     /// Whether it is read without a metadata device.
     pub salvage: bool,
 }
 
-/// The devices of a file system that were not given as the image, in the order of a format that
-/// takes all of them.
-#[derive(Debug, Default)]
-pub struct Companions {
-    /// The devices before the image.
-    pub before: Vec<PathBuf>,
-    /// The devices behind it.
-    pub after: Vec<PathBuf>,
-    /// A message about half of the metadata device that is missing.
-    pub notice: Option<String>,
-}
-
-impl Companions {
-    /// The paths of the metadata device, or of its halves, and of the image, where `image` was
-    /// given.
-    pub fn names(&self, image: &str) -> (Vec<String>, String) {
-        let shown = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect();
-        let mut all: Vec<String> = shown(&self.before);
-        all.push(image.to_owned());
-        all.extend::<Vec<String>>(shown(&self.after));
-        let data = all.pop().expect("the image is one of them");
-        (all, data)
-    }
-}
-
-/// A device of the pair that was found beside the image.
-struct Neighbour {
-    path: PathBuf,
-    is_first: bool,
+/// The device of a pair that was not given as the image.
+pub struct Companion {
+    /// The device's path.
+    pub path: PathBuf,
+    /// Whether the device comes before the image in a format that takes both.
+    pub is_first: bool,
 }
 
 impl<'a> NamedImage<'a> {
     /// An image alone.
     pub fn new(image: &'a Path) -> NamedImage<'a> {
-        NamedImage { image, metadata: None, mirror: None, salvage: false }
+        NamedImage { image, metadata: None, salvage: false }
     }
 
-    /// The same, with the paths of its metadata device where the user named them.
+    /// The same, with the path of its metadata device where the user named it.
     #[must_use]
-    pub fn with(self, paths: &'a MetadataPaths) -> NamedImage<'a> {
-        let (metadata, mirror) = (paths.meta_device.as_deref(), paths.meta_mirror.as_deref());
-        NamedImage { metadata, mirror, ..self }
+    pub fn with(self, path: &'a MetadataPath) -> NamedImage<'a> {
+        NamedImage { metadata: path.meta_device.as_deref(), ..self }
     }
 
     /// The same, to be read without its metadata device where that is asked for.
@@ -104,129 +77,78 @@ impl<'a> NamedImage<'a> {
         }
     }
 
-    /// Finds the other devices of the file system on `disk`, which is the image or a part of it:
-    /// none if the file system is on one device.
+    /// Finds the other device of the file system on `disk`, which is the image or a part of it;
+    /// `None` if the file system is on one device.
     ///
     /// # Errors
-    /// The format has no metadata device; another device is not found beside the image, or is found
-    /// more often than it can be.
-    pub async fn companions(&self, runtime: &Runtime, disk: &Device) -> Result<Companions> {
+    /// The format has no metadata device; the other device is not found beside the image, or is
+    /// found more than once.
+    pub async fn companion(&self, runtime: &Runtime, disk: &Device) -> Result<Option<Companion>> {
         if self.salvage {
-            return Ok(Companions::default());
+            return Ok(None);
         }
         match self.metadata {
-            Some(path) => self.named(runtime, disk, path).await,
+            Some(path) => self.named(disk, path).await.map(Some),
             None => self.searched(runtime, disk).await,
         }
     }
 
-    /// The devices where the user named the metadata device.
-    async fn named(&self, runtime: &Runtime, disk: &Device, path: &Path) -> Result<Companions> {
+    /// The metadata device that the user named.
+    async fn named(&self, disk: &Device, path: &Path) -> Result<Companion> {
         let image = self.image.display();
-        let half = match probe(disk).await? {
-            Some(format) if format.has_pairs() => format.half(disk).await?,
+        match probe(disk).await? {
+            Some(format) if format.has_pairs() => {
+                Ok(Companion { path: path.into(), is_first: true })
+            }
             Some(format) => {
                 bail!("{image}: holds {}: --meta-device does not go with it", format.noun())
             }
             None => bail!("{image}: has no file system, so it is not the data device of a DualFS"),
-        };
-        let mut before = vec![path.to_path_buf()];
-        match (self.mirror, half) {
-            (Some(other), _) if other == Path::new("none") => {}
-            (Some(other), _) => before.push(other.to_path_buf()),
-            (None, Some(half)) if half.is_mirrored && !half.is_first => {
-                let dirs = [neighbourhood(path), neighbourhood(self.image)];
-                let known = [path, self.image];
-                let found = search(runtime, &known, &dirs, &half.pair).await?;
-                let found: Vec<PathBuf> =
-                    found.into_iter().filter(|n| n.is_first).map(|n| n.path).collect();
-                if found.len() > 1 {
-                    bail!("{image}: {}: name one with --meta-mirror", several(&half, &found));
-                }
-                before.extend(found);
-            }
-            (None, _) => return Ok(Companions { before, ..Companions::default() }),
         }
-        // Half of the metadata device is enough where the other one is gone.
-        if before.len() == 2 && before.iter().any(|path| path.exists()) {
-            before.retain(|path| path.exists());
-        }
-        let notice = self.degraded(&before);
-        Ok(Companions { before, after: Vec::new(), notice })
     }
 
-    /// The message about a metadata device of which one half is there.
-    fn degraded(&self, halves: &[PathBuf]) -> Option<String> {
-        let [only] = halves else { return None };
-        let (image, only) = (self.image.display(), only.display());
-        let found = "is the only half of its metadata device that is here: degraded, used alone";
-        Some(format!("{image}: {only} {found}"))
-    }
-
-    /// The devices that are found beside the image.
-    async fn searched(&self, runtime: &Runtime, disk: &Device) -> Result<Companions> {
+    /// The device that is found beside the image.
+    async fn searched(&self, runtime: &Runtime, disk: &Device) -> Result<Option<Companion>> {
         let image = self.image.display();
-        let Some(half) = format_of(disk).await?.half(disk).await? else {
-            return Ok(Companions::default());
-        };
+        let Some(half) = format_of(disk).await?.half(disk).await? else { return Ok(None) };
         let dir = neighbourhood(self.image);
-        let found = search(runtime, &[self.image], std::slice::from_ref(&dir), &half.pair).await?;
-        let of = |is_first: bool| {
-            let some = found.iter().filter(move |n| n.is_first == is_first);
-            some.map(|n| n.path.clone()).collect::<Vec<PathBuf>>()
-        };
-        let (metadata, data) = (of(true), of(false));
-        let (wanted, most) = match half.is_first {
-            true => (&data, 1),
-            false => (&metadata, 1 + usize::from(half.is_mirrored)),
-        };
-        let next = match half.is_first {
-            true => format!("name the data device, and this one with --meta-device {image}"),
-            false => "name it with --meta-device PATH; or, if it is lost, --salvage reads from the copy of the \
-                      metadata that this device may keep"
-                .to_owned(),
-        };
+        let mut found = search(runtime, self.image, &dir, &half).await?;
         let Half { pair, role, other, .. } = &half;
-        if wanted.is_empty() {
-            bail!(
-                "{image}: is the {role} device of the pair {pair}; no {other} device of it is in {}: {next}",
-                dir.display()
-            );
-        }
-        if wanted.len() > most {
-            let next = match half.is_first {
-                true => "name one, and this one with --meta-device",
-                false => "name one with --meta-device",
-            };
-            bail!("{image}: {}: {next}", several(&half, wanted));
-        }
-        let mut companions = match half.is_first {
-            false => Companions { before: metadata, ..Companions::default() },
-            true => {
-                let halves = if half.is_mirrored { metadata } else { Vec::new() };
-                Companions {
-                    after: halves.into_iter().chain(data).collect(),
-                    ..Companions::default()
-                }
+        match found.len() {
+            1 => Ok(Some(Companion { path: found.remove(0), is_first: !half.is_first })),
+            0 => {
+                let next = match half.is_first {
+                    true => format!("name the data device, and this one with --meta-device {image}"),
+                    false => "name it with --meta-device PATH; or, if it is lost, --salvage reads from the copy of the \
+                              metadata that this device may keep"
+                        .to_owned(),
+                };
+                bail!(
+                    "{image}: is the {role} device of the pair {pair}; no {other} device of it is in {}: {next}",
+                    dir.display()
+                )
             }
-        };
-        if half.is_mirrored {
-            companions.notice = match half.is_first {
-                true if companions.after.len() == 1 => self.degraded(&[self.image.to_path_buf()]),
-                true => None,
-                false => self.degraded(&companions.before),
-            };
+            _ => {
+                let names: Vec<String> = found.iter().map(|p| p.display().to_string()).collect();
+                let next = match half.is_first {
+                    true => "name one, and this one with --meta-device",
+                    false => "name one with --meta-device",
+                };
+                bail!(
+                    "{image}: is the {role} device of the pair {pair}, of which {} are {other} devices: {next}",
+                    names.join(" and ")
+                )
+            }
         }
-        Ok(companions)
     }
 
-    /// Opens the image and the other devices, in the order of the format.
+    /// Opens the image and the other device, in the order of the format.
     ///
     /// # Errors
-    /// One of them cannot be opened, or another device is not found.
+    /// One of the two cannot be opened, or the other device is not found.
     pub async fn open(&self, runtime: &Runtime, access: FileAccess) -> Result<Vec<Rc<FileDisk>>> {
         let image = Rc::new(FileDisk::open(runtime, self.image, access)?);
-        self.with_others(runtime, image, access).await
+        self.with_other(runtime, image, access).await
     }
 
     /// As [`open`](NamedImage::open); waits a moment for a device that is still in use.
@@ -239,10 +161,10 @@ impl<'a> NamedImage<'a> {
         access: FileAccess,
     ) -> Result<Vec<Rc<FileDisk>>> {
         let image = when_free(runtime, || Ok(FileDisk::open(runtime, self.image, access)?)).await?;
-        self.with_others(runtime, Rc::new(image), access).await
+        self.with_other(runtime, Rc::new(image), access).await
     }
 
-    async fn with_others(
+    async fn with_other(
         &self,
         runtime: &Runtime,
         image: Rc<FileDisk>,
@@ -252,22 +174,12 @@ impl<'a> NamedImage<'a> {
         if access == FileAccess::ReadWrite {
             refuse_doubt(&disk, self.image).await?;
         }
-        let found = self.companions(runtime, &disk).await;
-        let Companions { before, after, notice } = found.with_context(|| self.words())?;
-        if let Some(notice) = notice {
-            let _ = writeln!(std::io::stderr(), "ordo: {notice}");
-        }
-        let open = async |path: &PathBuf| {
-            let open = || Ok(FileDisk::open(runtime, path, access)?);
-            when_free(runtime, open).await.map(Rc::new)
-        };
-        let mut disks = Vec::new();
-        for path in &before {
-            disks.push(open(path).await?);
-        }
-        disks.push(image);
-        for path in &after {
-            disks.push(open(path).await?);
+        let found = self.companion(runtime, &disk).await;
+        let mut disks = vec![image];
+        if let Some(Companion { path, is_first }) = found.with_context(|| self.words())? {
+            let open = || Ok(FileDisk::open(runtime, &path, access)?);
+            let other = Rc::new(when_free(runtime, open).await?);
+            disks.insert(usize::from(!is_first), other);
         }
         Ok(disks)
     }
@@ -293,7 +205,7 @@ pub async fn when_free<T>(runtime: &Runtime, open: impl Fn() -> Result<T>) -> Re
     open()
 }
 
-/// The device whose contents determine the format: the last one, which is the image if all were
+/// The device whose contents determine the format: the last one, which is the image if both were
 /// named.
 pub fn image(disks: &[Device]) -> &Device {
     disks.last().expect("there is an image")
@@ -316,46 +228,29 @@ fn neighbourhood(image: &Path) -> PathBuf {
     }
 }
 
-/// The words for more devices of one kind than can be.
-fn several(half: &Half, found: &[PathBuf]) -> String {
-    let names: Vec<String> = found.iter().map(|p| p.display().to_string()).collect();
-    let Half { pair, role, other, .. } = half;
-    format!(
-        "is the {role} device of the pair {pair}, of which {} are {other} devices",
-        names.join(" and ")
-    )
-}
-
-/// The images and devices in `dirs` that belong to the pair, in order of their names, without the
-/// `known` ones. Files that cannot be opened or read are skipped.
-async fn search(
-    runtime: &Runtime,
-    known: &[&Path],
-    dirs: &[PathBuf],
-    pair: &str,
-) -> Result<Vec<Neighbour>> {
-    let mut seen: Vec<PathBuf> =
-        known.iter().filter_map(|p| std::fs::canonicalize(p).ok()).collect();
+/// The images and devices in `dir` that are the other device of the pair, in order of their names.
+/// Files that cannot be opened or read are skipped.
+async fn search(runtime: &Runtime, image: &Path, dir: &Path, half: &Half) -> Result<Vec<PathBuf>> {
+    let mut seen: Vec<PathBuf> = std::fs::canonicalize(image).into_iter().collect();
+    let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
     let mut found = Vec::new();
-    for dir in dirs {
-        let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths {
-            // A symbolic link to a device counts as the device, once.
-            let Ok(full) = std::fs::canonicalize(&path) else { continue };
-            if seen.contains(&full) {
-                continue;
-            }
-            let Ok(disk) = FileDisk::open(runtime, &path, FileAccess::Watch) else { continue };
-            let disk = disk.erase();
-            let Ok(Some(format)) = probe(&disk).await else { continue };
-            if let Ok(Some(half)) = format.half(&disk).await
-                && half.pair == pair
-            {
-                seen.push(full);
-                found.push(Neighbour { path, is_first: half.is_first });
-            }
+    for path in paths {
+        // A symbolic link to a device counts as the device, once.
+        let Ok(full) = std::fs::canonicalize(&path) else { continue };
+        if seen.contains(&full) {
+            continue;
+        }
+        let Ok(disk) = FileDisk::open(runtime, &path, FileAccess::Watch) else { continue };
+        let disk = disk.erase();
+        let Ok(Some(format)) = probe(&disk).await else { continue };
+        if let Ok(Some(other)) = format.half(&disk).await
+            && other.pair == half.pair
+            && other.is_first != half.is_first
+        {
+            seen.push(full);
+            found.push(path);
         }
     }
     Ok(found)

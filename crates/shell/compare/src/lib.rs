@@ -211,7 +211,7 @@ impl ComparisonSetup {
 
     /// The model of device `number` of a system.
     fn model(&self, system: System, number: usize) -> &'static Model {
-        let log_disk = self.log_disk.filter(|_| system.log_devices().contains(&number));
+        let log_disk = self.log_disk.filter(|_| system.log_device() == Some(number));
         log_disk.unwrap_or(self.disk)
     }
 
@@ -235,7 +235,7 @@ impl ComparisonSetup {
             ..CacheConfig::with_capacity(self.memory)
         };
         let log = LogOptions {
-            device: Some(self.model(system, system.log_devices().next().unwrap_or(0))),
+            device: Some(self.model(system, system.log_device().unwrap_or(0))),
             ..LogOptions::default()
         };
         MountOptions {

@@ -83,8 +83,8 @@ impl Crashed {
     /// The sizes of the devices in the usual form.
     fn usual_devices(&self) -> Vec<u64> {
         let bytes = self.geometry.bytes;
-        if let Some(disks) = self.system.disks_apart() {
-            return crate::dualfs::crash_sizes(disks, &self.geometry);
+        if self.system.is_apart() {
+            return crate::dualfs::crash_sizes(&self.geometry);
         }
         if let Some(bytes) = self.system.format().crash_bytes(&self.geometry) {
             return vec![bytes];
@@ -176,8 +176,7 @@ impl Scheme for Crashed {
         let log = LogOptions { tick: Some(TICK), ..LogOptions::default() };
         let (cache, without) = (cache.clone(), self.without);
         let options = MountOptions { cache, log, without, ..MountOptions::default() };
-        let disks = self.form.mounted_on(disks).await.map_err(said)?;
-        let mounted = self.system.mount(rt, &disks, &options).await.map_err(said)?;
+        let mounted = self.system.mount(rt, disks, &options).await.map_err(said)?;
         let fs = mounted.fs().clone();
         Ok(Volume::new(fs, move |_| {
             let mounted = mounted.clone();

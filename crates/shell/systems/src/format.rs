@@ -94,8 +94,6 @@ pub struct Half {
     pub other: &'static str,
     /// Whether this device is the first of the two in every function of [`Format`].
     pub is_first: bool,
-    /// Whether the first of the two is a mirror: two devices, one of which may be missing.
-    pub is_mirrored: bool,
 }
 
 /// The facts in an image that matter for a mount.
@@ -139,8 +137,7 @@ pub trait Format: Sync {
     /// Whether a device holds this format, according to its superblock.
     fn is_on<'a>(&'a self, disk: &'a Device) -> SystemFuture<'a, bool>;
 
-    /// Whether a file system of this format may be on two devices, or three, of which none has only
-    /// a log.
+    /// Whether a file system of this format may be on two devices, of which none has only a log.
     fn has_pairs(&self) -> bool {
         false
     }

@@ -4,9 +4,8 @@
 //! alone. Other rules matter only in another form of the system, or after another fault. A search
 //! for such a rule uses that form; with all rules on it finds nothing there.
 
-use ordo_block::fault::{FaultRule, Faults, Faulty};
 use ordo_block::pieces::{read_all, write_all};
-use ordo_block::{BlockDevice, BlockError, Device, WriteFlags};
+use ordo_block::{BlockError, Device, WriteFlags};
 use ordo_crash::Promise;
 use ordo_format::lfs::{LABEL_BYTES, SUPERBLOCK_SIZE, Superblock};
 
@@ -25,18 +24,12 @@ pub(crate) enum CrashForm {
     /// After the power cut, files are read from the copy of the metadata on the data device
     /// (`COPY_FIRST`).
     Salvaged,
-    /// The first half of the metadata device fails in the middle of the workload, and is back after
-    /// the power cut (`RAISED`).
-    FailingHalf,
 }
 
 /// Whether a rule matters only in a log whose segments have been used again.
 pub fn needs_churn(rule: &str) -> bool {
     CrashForm::of(rule) == CrashForm::SpoiltCheckpoint
 }
-
-/// The request of the first mount with which a half begins to fail.
-const FAILS_FROM: u64 = 40;
 
 impl CrashForm {
     /// The form in which a rule matters.
@@ -45,7 +38,6 @@ impl CrashForm {
             "BLOCKS_FIRST" => CrashForm::Unsealed,
             "REUSE" => CrashForm::SpoiltCheckpoint,
             "COPY_FIRST" => CrashForm::Salvaged,
-            "RAISED" => CrashForm::FailingHalf,
             _ => CrashForm::Usual,
         }
     }
@@ -72,38 +64,17 @@ impl CrashForm {
         }
     }
 
-    /// The devices of a mount.
-    ///
-    /// # Errors
-    /// A device failed.
-    pub async fn mounted_on(self, disks: &[Device]) -> Result<Vec<Device>, BlockError> {
-        let mut disks = disks.to_vec();
-        if self == CrashForm::FailingHalf && is_first_mount(&disks).await? {
-            let faults = Faults::new();
-            faults.add(FaultRule::fail(libc::EIO).from_nth(FAILS_FROM));
-            disks[0] = Faulty::new(disks[0].clone(), &faults).erase();
-        }
-        Ok(disks)
-    }
-
     /// The fault that comes with the power cut.
     ///
     /// # Errors
     /// A device failed.
     pub async fn strike(self, disks: &[Device]) -> Result<(), BlockError> {
         if self == CrashForm::SpoiltCheckpoint {
-            for disk in &disks[..disks.len().saturating_sub(1).max(1)] {
-                spoil(disk).await?;
-            }
+            // The first disk has the log.
+            spoil(&disks[0]).await?;
         }
         Ok(())
     }
-}
-
-/// Whether the file system on three disks was never mounted.
-async fn is_first_mount(disks: &[Device]) -> Result<bool, BlockError> {
-    let identity = ordo_dualfs::pair::read_identity(disks.last().expect("a disk")).await?;
-    Ok(identity.is_ok_and(|identity| identity.generation == 1))
 }
 
 /// Destroys the superblock of the newest checkpoint, if an older one is there.

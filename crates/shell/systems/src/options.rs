@@ -176,10 +176,8 @@ pub struct CheckOptions {
 pub struct ShowOptions {
     /// The name of the image.
     pub image: String,
-    /// The name of its metadata device, if that is another one; of one half of it, if it has two.
+    /// The name of its metadata device, if that is another one.
     pub metadata: Option<String>,
-    /// The name of the other half of its metadata device.
-    pub mirror: Option<String>,
     /// Show every cylinder group or segment too.
     pub groups: bool,
     /// Print JSON.

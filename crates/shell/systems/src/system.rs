@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use ordo_block::Device;
@@ -18,7 +17,7 @@ use crate::{SystemError, dualfs, ffs, lfs};
 /// A function that mounts a device under an ordering. The device holds only the file system.
 pub type MountFn = for<'a> fn(&'a Runtime, Device, &'a MountOptions) -> SystemFuture<'a, Mounted>;
 
-/// A function that mounts one to three devices.
+/// A function that mounts one or two devices.
 pub type MountDevicesFn =
     for<'a> fn(&'a Runtime, &'a [Device], &'a MountOptions) -> SystemFuture<'a, Mounted>;
 
@@ -31,9 +30,8 @@ pub enum Mounting {
     Rolling(MountFn),
     /// With metadata and data on two devices. A mount after a crash rolls the log forward.
     Pair {
-        /// The disks: one with both devices, two, or three with all of the metadata on the first
-        /// two each.
-        disks: usize,
+        /// Whether each has a disk of its own.
+        apart: bool,
         /// The function that mounts them.
         mount: MountDevicesFn,
     },
@@ -69,7 +67,7 @@ pub struct ListedEntry {
 pub struct System(pub(crate) &'static ListedEntry);
 
 /// Every system, in the order of tables. A new system gets a line here.
-static REGISTRY: [System; 14] = [
+static REGISTRY: [System; 13] = [
     ffs::SYNC,
     ffs::SOFT_UPDATES,
     ffs::NONE,
@@ -83,7 +81,6 @@ static REGISTRY: [System; 14] = [
     lfs::LFS,
     dualfs::DUALFS,
     dualfs::DUALFS_2,
-    dualfs::DUALFS_MIRROR,
 ];
 
 impl PartialEq for System {
@@ -202,37 +199,26 @@ impl System {
         )
     }
 
-    /// Whether metadata and data have a disk each, or more.
+    /// Whether metadata and data have a disk each.
     pub fn is_apart(&self) -> bool {
-        self.disks_apart().is_some()
+        matches!(self.0.mounting, Mounting::Pair { apart: true, .. })
     }
 
-    /// The number of disks if metadata and data are apart: two, or three with the metadata on two
-    /// of them.
-    pub fn disks_apart(&self) -> Option<usize> {
-        match self.0.mounting {
-            Mounting::Pair { disks, .. } if disks > 1 => Some(disks),
-            _ => None,
-        }
-    }
-
-    /// The numbers of the devices that have only a log: DualFS's metadata device or its halves, or
+    /// The number of the device that has only a log, if there is one: DualFS's metadata device, or
     /// a journal's log device.
-    pub fn log_devices(&self) -> Range<usize> {
-        match (self.disks_apart(), self.journal()) {
-            (Some(disks), _) => 0..disks - 1,
-            (None, Some(journal)) if journal.place == LogPlace::Other => 1..2,
-            _ => 0..0,
+    pub fn log_device(&self) -> Option<usize> {
+        match self.journal() {
+            _ if self.is_apart() => Some(0),
+            Some(journal) if journal.place == LogPlace::Other => Some(1),
+            _ => None,
         }
     }
 
     /// The sizes of the system's devices in bytes, if the first has `bytes` bytes, and blocks have
     /// `block` bytes.
     pub fn devices(&self, bytes: u64, block: u32) -> Vec<u64> {
-        if let Some(disks) = self.disks_apart() {
-            return dualfs::sizes(disks, bytes, block);
-        }
         match self.journal() {
+            _ if self.is_apart() => dualfs::sizes(bytes, block),
             Some(journal) if journal.place == LogPlace::Other => {
                 vec![bytes, journal.sizes(bytes, block).1]
             }

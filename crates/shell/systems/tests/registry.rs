@@ -8,9 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use ordo_block::Device;
 use ordo_block::ram::RamDisk;
-use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
-use ordo_check::Repair;
 use ordo_runtime::{Executor, Runtime};
 use ordo_systems::journaled::LogPlace;
 use ordo_systems::{
@@ -172,56 +171,6 @@ fn a_pair_is_found_and_shown_by_either_half() {
     });
 }
 
-/// A check reads both halves of a metadata device: halves that differ, a half that lacks writes and
-/// a device that is none are findings, which a repair removes; a half that is missing is none.
-/// `info` names the halves with their states. Would catch a check that looks at one half only.
-#[test]
-fn a_check_compares_the_halves_of_a_metadata_device() {
-    run(async |rt| {
-        let (system, disks) = (dualfs::DUALFS_MIRROR, rams(dualfs::DUALFS_MIRROR));
-        system.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
-        let format = system.format();
-        let check = async |disks: &[Device], repair, kinds: &[&str], code| {
-            let options = CheckOptions { repair, ..CheckOptions::default() };
-            let report = format.check(disks, &options).await.unwrap();
-            let found: Vec<_> = report.kinds().into_iter().map(|(kind, _)| kind).collect();
-            assert_eq!((&found[..], report.exit_code()), (kinds, code), "{report}");
-        };
-        let names = ["one", "other", "data"].map(str::to_owned);
-        let [metadata, mirror, image] = names;
-        let mut options = ShowOptions { image, ..ShowOptions::default() };
-        (options.metadata, options.mirror) = (Some(metadata), Some(mirror));
-        let shows = async |disks: &[Device], part: &str| {
-            let shown = format.show(disks, &options).await.unwrap();
-            assert!(shown.contains(part), "{shown}");
-        };
-        let all = &disks[..];
-        check(all, Repair::No, &[], 0).await;
-        shows(all, "metadata device, second half: other (epoch 1, clean; current)").await;
-        let odd = IoBuf::from_slice(&[7; 512]);
-        disks[1].write(1 << 20, odd, WriteFlags::empty()).await.unwrap();
-        check(all, Repair::No, &["HalvesDiffer"], 4).await;
-        check(all, Repair::Preen, &["HalvesDiffer"], 4).await;
-        check(all, Repair::Yes, &["HalvesDiffer"], 1).await;
-        check(all, Repair::No, &[], 0).await;
-        // The second half is missing.
-        let alone = [disks[0].clone(), disks[2].clone()];
-        check(&alone, Repair::Yes, &[], 0).await;
-        shows(&alone, "metadata device, second half: missing").await;
-        check(all, Repair::No, &["HalfStale"], 4).await;
-        shows(all, "metadata device, second half: other (epoch 1, clean; stale: it lacks writes)")
-            .await;
-        check(all, Repair::Preen, &["HalfStale"], 1).await;
-        check(all, Repair::No, &[], 0).await;
-        let blank = [disks[0].clone(), rams(system)[1].clone(), disks[2].clone()];
-        check(&blank, Repair::No, &["NotHalf"], 4).await;
-        let refused = format.read(&rt, &blank, &MountOptions::default()).await.err().unwrap();
-        assert!(refused.to_string().contains("fsck -y makes it one"), "{refused}");
-        check(&blank, Repair::Yes, &["NotHalf"], 1).await;
-        check(&blank, Repair::No, &[], 0).await;
-    });
-}
-
 /// Would catch an option that a format drops in silence.
 #[test]
 fn options_that_a_format_lacks_are_refused() {
@@ -366,48 +315,4 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     }
     out.sort();
     out
-}
-
-/// One block of one half is damaged, wherever the half has something, and both halves are clean. A
-/// repair must leave the file and keep the half that is whole. Would catch a repair that copies the
-/// damaged half over the other one.
-#[test]
-fn a_repair_keeps_the_better_half() {
-    run(async |rt| {
-        let (system, sizes) = (dualfs::DUALFS_MIRROR, dualfs::DUALFS_MIRROR.devices(BYTES, 4096));
-        let rams: Vec<_> = sizes.into_iter().map(|bytes| Rc::new(RamDisk::new(bytes))).collect();
-        let disks = Device::of_each(&rams);
-        system.make(&rt, &disks, &MakeOptions::default()).await.unwrap();
-        let mounted = system.mount(&rt, &disks, &MountOptions::default()).await.unwrap();
-        let fs = mounted.fs();
-        let file = fs.create(fs.root(), b"kept", &NewNode::file(0o644)).await.unwrap();
-        fs.write(file.ino, 0, &[9; 10_000]).await.unwrap();
-        mounted.unmount().await.unwrap();
-        let images: Vec<Vec<u8>> = rams.iter().map(|ram| ram.to_vec()).collect();
-        // The identity and the label of a half are at its start.
-        let used = |at: &usize| *at >= 8192 && images[0][*at..*at + 4096].iter().any(|b| *b != 0);
-        let places: Vec<usize> = (0..images[0].len()).step_by(4096).filter(used).collect();
-        assert!(places.len() > 10, "{places:?}");
-        for (half, at) in
-            [0, 1].into_iter().flat_map(|half| places.iter().map(move |at| (half, *at)))
-        {
-            let mut damaged = images.clone();
-            damaged[half][at..at + 256].iter_mut().for_each(|byte| *byte ^= 0x55);
-            let rams: Vec<_> =
-                damaged.iter().map(|image| Rc::new(RamDisk::from_image(image))).collect();
-            let disks = Device::of_each(&rams);
-            let options = CheckOptions { repair: Repair::Yes, ..CheckOptions::default() };
-            let place = format!("half {half}, byte {at}");
-            let report = system.format().check(&disks, &options).await.unwrap();
-            assert_eq!(report.exit_code(), 1, "{place}: {report}");
-            let again = system.format().check(&disks, &CheckOptions::default()).await.unwrap();
-            assert!(again.exit_code() == 0, "{place}: {again}");
-            let read = system.format().read(&rt, &disks, &MountOptions::default()).await.unwrap();
-            let fs = read.fs();
-            let kept = fs.lookup(fs.root(), b"kept").await.unwrap();
-            let mut bytes = vec![0; 20_000];
-            let len = fs.read(kept.ino, 0, &mut bytes).await.unwrap();
-            assert!(bytes[..len] == [9; 10_000], "{place}: {len} bytes");
-        }
-    });
 }

@@ -18,21 +18,19 @@ use ordo_format::dualfs::{
 };
 
 use crate::Repair;
-use crate::lfs::{LfsCheckError, LfsChecker, LfsFinding, LfsReport};
+use crate::lfs::{LfsCheckError, LfsChecker, LfsReport};
 
 /// Checks and repairs the DualFS on one or two devices.
 pub struct DualChecker {
     devices: Vec<Device>,
     repair: Repair,
-    /// Findings about the halves of the metadata device.
-    of_halves: Vec<LfsFinding>,
 }
 
 /// The reason why a check could not be carried out; the exit status is 8.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DualCheckError {
     /// A device has no usable identity.
-    #[error("the {device} device is not a device of a DualFS: {error}")]
+    #[error("the {device} device {}: {error}", .error.verdict())]
     Identity {
         /// The device: metadata or data.
         device: &'static str,
@@ -74,15 +72,7 @@ impl DualChecker {
     /// A checker of one disk with both devices, or of two disks, the metadata device first. No one
     /// else may write to them meanwhile.
     pub fn new(devices: &[Device], repair: Repair) -> DualChecker {
-        DualChecker { devices: devices.to_vec(), repair, of_halves: Vec::new() }
-    }
-
-    /// A checker whose report has findings about the halves of the metadata device too
-    /// ([`crate::halves::compare`]). The caller has joined the halves to one device, and has made
-    /// them equal if this is a repair.
-    #[must_use]
-    pub fn with_halves(self, findings: Vec<LfsFinding>) -> DualChecker {
-        DualChecker { of_halves: findings, ..self }
+        DualChecker { devices: devices.to_vec(), repair }
     }
 
     async fn identity(device: &Device, role: &'static str) -> Result<Identity, DualCheckError> {
@@ -140,12 +130,6 @@ impl DualChecker {
     /// # Errors
     /// The devices are not a pair, the IFILE cannot be read, or a device failed.
     pub async fn run(&self) -> Result<LfsReport, DualCheckError> {
-        let mut report = self.log().await?.run().await?;
-        let found = !self.of_halves.is_empty();
-        self.of_halves.iter().cloned().for_each(|finding| report.add(finding));
-        // The caller copies where it may repair everything; what the log's repair was allowed to do
-        // says whether all is done.
-        report.repaired |= found && report.allows(self.repair);
-        Ok(report)
+        Ok(self.log().await?.run().await?)
     }
 }

@@ -41,7 +41,6 @@ pub mod dualfs;
 mod fields;
 mod finding;
 mod groups;
-pub mod halves;
 mod inodes;
 mod io;
 pub mod lfs;

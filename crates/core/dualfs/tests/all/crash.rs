@@ -176,20 +176,6 @@ pub async fn found<F: FileSystem>(fs: &F, bsize: u64) -> Result<State, String> {
 /// Both disks of a run, with their caches.
 pub type Cached = Rc<VolatileCache<RamDisk>>;
 
-/// Works for some time. Returns the states of which one must come back: the last one that was made
-/// durable, and all later ones. For a copy of the metadata these begin with the last state that was
-/// copied.
-pub async fn work(
-    rt: &Runtime,
-    disks: &[Device],
-    seed: u64,
-    sizes: Sizes,
-    rules: DualRules,
-) -> Vec<State> {
-    make(rt, disks, sizes).await;
-    work_on(rt, disks, seed, sizes, rules).await
-}
-
 /// Makes an empty file system.
 pub async fn make(rt: &Runtime, disks: &[Device], sizes: Sizes) {
     let bsize = u64::from(sizes.block);
@@ -203,14 +189,17 @@ pub async fn make(rt: &Runtime, disks: &[Device], sizes: Sizes) {
     mkfs(rt, disks, &made).await.expect("legal sizes");
 }
 
-/// Mounts an empty file system and works as [`work`] does.
-pub async fn work_on(
+/// Works for some time. Returns the states of which one must come back: the last one that was made
+/// durable, and all later ones. For a copy of the metadata these begin with the last state that was
+/// copied.
+pub async fn work(
     rt: &Runtime,
     disks: &[Device],
     seed: u64,
     sizes: Sizes,
     rules: DualRules,
 ) -> Vec<State> {
+    make(rt, disks, sizes).await;
     let options = MountOptions {
         cache: CacheConfig::with_capacity(512 << 10),
         rules,

@@ -5,7 +5,6 @@ mod check;
 mod crash;
 mod durable;
 mod locality;
-mod mirror;
 mod pair;
 mod reuse;
 mod salvage;

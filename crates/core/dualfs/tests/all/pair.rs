@@ -14,7 +14,7 @@ use ordo_check::dualfs::{DualCheckError, DualChecker};
 use ordo_dualfs::mkfs::{MetadataSize, MkfsOptions, mkfs};
 use ordo_dualfs::mount::{MountOptions, mount, read};
 use ordo_dualfs::pair::Pair;
-use ordo_dualfs::{DualError, DualFs};
+use ordo_dualfs::{DualError, DualFs, salvage};
 use ordo_format::dualfs::{Identity, IdentityError, PairError};
 use ordo_runtime::{Executor, Runtime};
 use ordo_vfs::{FileSystem, NewNode};
@@ -96,6 +96,43 @@ fn a_copy_from_another_time_is_refused() {
         assert_eq!(refused(&rt, &[&meta, &copies.1]).await, older("data"));
         let both = mounted(&rt, &devices(&[&copies.0, &copies.1])).await;
         both.expect("both are of one time");
+    });
+}
+
+/// A pair whose metadata device was a mirror of two halves, as older versions of Ordo made it, is
+/// refused by name by every way in, and nothing is written: only a half of what counts may be here.
+#[test]
+fn a_mirrored_metadata_device_is_refused_by_name() {
+    run(async |rt| {
+        let (meta, data) = made(&rt).await;
+        let plain = [meta.snapshot(), data.snapshot()].map(Rc::new);
+        for disk in [&meta, &data] {
+            let mut id = Identity::read(&disk.to_vec()[..512]).expect("just made");
+            id.reserved = 2;
+            let mut bytes = [0; 512];
+            id.seal(&mut bytes);
+            disk.store(0, &bytes);
+        }
+        let mirrored = |error: &IdentityError| *error == IdentityError::Mirrored { value: 2 };
+        let orders = [[&meta, &data], [&data, &meta], [&meta, &plain[1]], [&plain[0], &data]];
+        let alone = [[&meta], [&data]];
+        let all = orders.iter().map(|disks| &disks[..]).chain(alone.iter().map(|disks| &disks[..]));
+        for disks in all {
+            let refused = refused(&rt, disks).await;
+            let words = refused.to_string();
+            let DualError::Identity { error, .. } = &refused else { panic!("{refused}") };
+            assert!(mirrored(error), "{error}");
+            assert!(words.contains("is of a DualFS that this version does not read"), "{words}");
+            let checked = DualChecker::new(&devices(disks), Repair::Yes).run().await;
+            let Err(DualCheckError::Identity { error, .. }) = checked else { panic!() };
+            assert!(mirrored(&error), "{error}");
+            let salvaged = salvage::read(&devices(disks)).await.err();
+            let Some(DualError::Identity { error, .. }) = salvaged else { panic!("{salvaged:?}") };
+            assert!(mirrored(&error), "{error}");
+            let before: Vec<Vec<u8>> = disks.iter().map(|disk| disk.to_vec()).collect();
+            assert!(mounted(&rt, &devices(disks)).await.is_err());
+            assert!(before == disks.iter().map(|disk| disk.to_vec()).collect::<Vec<_>>());
+        }
     });
 }
 

@@ -1,6 +1,5 @@
 //! Rules that matter only in a form of their own: in a log without seals, after the newest
-//! checkpoint was lost, where files are read from the copy of the metadata, or where half of the
-//! metadata device fails.
+//! checkpoint was lost, or where files are read from the copy of the metadata.
 //!
 //! Fault model: that of the explorer, and the fault of the form. With all rules on, no form has a
 //! finding, so a finding with a rule off shows the need for the rule. A mount that lacks space does
@@ -11,12 +10,11 @@ use ordo_crash::FsGeometry;
 use ordo_crash::mutants::{Search, Sought};
 use ordo_systems::{System, dualfs, lfs, needs_churn};
 
-const RULES: [(System, &str); 5] = [
+const RULES: [(System, &str); 4] = [
     (lfs::LFS, "BLOCKS_FIRST"),
     (lfs::LFS, "REUSE"),
     (dualfs::DUALFS, "REUSE"),
     (dualfs::DUALFS, "COPY_FIRST"),
-    (dualfs::DUALFS_MIRROR, "RAISED"),
 ];
 
 /// The number of states of each search. In longer ones the judge misses the sizes of files that a

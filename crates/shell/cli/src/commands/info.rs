@@ -1,19 +1,18 @@
 //! `ordo info`.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
+use ordo_block::BlockDevice;
 use ordo_block::file::{FileAccess, FileDisk};
-use ordo_block::{BlockDevice, Device};
 use ordo_report::json;
 use ordo_runtime::Runtime;
 use ordo_systems::ShowOptions;
 
 use crate::args::Info;
 use crate::image::real_time;
-use crate::pair::{Companions, NamedImage};
+use crate::pair::{Companion, NamedImage};
 use crate::partition::{self, PartitionRow};
 use crate::text::put;
 
@@ -41,25 +40,18 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let format = ordo_systems::format_of(&disk).await.with_context(name)?;
     let mut options = ShowOptions { image: name(), groups: args.groups, ..ShowOptions::default() };
     options.json = args.json;
-    match named.companions(runtime, &disk).await {
-        Ok(Companions { before, after, .. }) if before.is_empty() && after.is_empty() => {
-            format.show(&[disk], &options).await.with_context(name)
-        }
-        Ok(companions) => {
-            let open = |path: &PathBuf| -> Result<Device> {
-                Ok(FileDisk::open(runtime, path, FileAccess::ReadOnly)?.erase())
+    match named.companion(runtime, &disk).await {
+        Ok(None) => format.show(&[disk], &options).await.with_context(name),
+        Ok(Some(Companion { path, is_first })) => {
+            let other = FileDisk::open(runtime, &path, FileAccess::ReadOnly)?.erase();
+            let other_name = path.display().to_string();
+            let (disks, metadata, image) = match is_first {
+                true => ([other, disk], other_name, name()),
+                false => ([disk, other], name(), other_name),
             };
-            let mut disks = companions.before.iter().map(open).collect::<Result<Vec<_>>>()?;
-            disks.push(disk);
-            for path in &companions.after {
-                disks.push(open(path)?);
-            }
-            let (metadata, image) = companions.names(&name());
-            let all = format!("{image}, metadata device {}", metadata.join(" and "));
-            let mut metadata = metadata.into_iter();
-            (options.metadata, options.mirror) = (metadata.next(), metadata.next());
-            options.image = image;
-            format.show(&disks, &options).await.context(all)
+            let both = format!("{image}, metadata device {metadata}");
+            (options.metadata, options.image) = (Some(metadata), image);
+            format.show(&disks, &options).await.context(both)
         }
         Err(error) if named.metadata.is_some() => Err(error),
         // One device of a pair can be shown without the other.

@@ -100,10 +100,8 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
         && args.meta_device.is_none()
     {
         bail!(
-            "{} takes {} disks: name the metadata device with --meta-device{}; --fs {} makes both devices on one",
+            "{} takes two disks: name the metadata device with --meta-device; --fs {} makes both devices on one",
             system.name(),
-            if system.disks_apart() == Some(3) { "three" } else { "two" },
-            if system.disks_apart() == Some(3) { " and --meta-mirror" } else { "" },
             format.name()
         );
     }
@@ -114,13 +112,9 @@ async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     let mut disks = vec![open(runtime, &args.image, args.size, &mut opened, args).await?];
     let mut options = options;
     if let Some(path) = &args.meta_device {
-        let mut created = false;
-        let mut metadata = Vec::new();
-        for half in [Some(path), args.meta_mirror.as_ref()].into_iter().flatten() {
-            created |= !half.exists();
-            metadata.push(open_metadata(runtime, half, &disks[0], &mut opened, args).await?);
-        }
-        disks.splice(0..0, metadata);
+        let created = !path.exists();
+        let metadata = open_metadata(runtime, path, &disks[0], &mut opened, args).await?;
+        disks.insert(0, metadata);
         if created {
             // The size of the metadata device is that of its image.
             options.metadata = None;
@@ -155,12 +149,6 @@ async fn open_metadata(
     args: &Mkfs,
 ) -> Result<Device> {
     let same = |path: &Path| path.canonicalize().ok();
-    let halves = (args.meta_device.as_deref(), args.meta_mirror.as_deref());
-    if let (Some(one), Some(other)) = halves
-        && (one == other || other.exists() && same(one) == same(other))
-    {
-        bail!("{}: cannot be both halves of the metadata device", other.display());
-    }
     if path.exists() && same(path) == same(&args.image) {
         bail!("{}: cannot be both devices; --meta makes both on one disk", path.display());
     }
@@ -172,14 +160,8 @@ async fn open_metadata(
 
 /// The metadata device, if it is another one.
 fn metadata_line(args: &Mkfs) -> String {
-    let line = |what, path: &Path| format!("{what}: {}\n", path.display());
-    match (&args.meta_device, &args.meta_mirror) {
-        (None, _) => String::new(),
-        (Some(path), None) => line("metadata device", path),
-        (Some(one), Some(other)) => {
-            line("metadata device, first half", one) + &line("metadata device, second half", other)
-        }
-    }
+    let device = args.meta_device.as_ref();
+    device.map_or_else(String::new, |path| format!("metadata device: {}\n", path.display()))
 }
 
 /// The place of the log, if there is one.

@@ -2,11 +2,12 @@
 
 use ordo_block::Device;
 use ordo_check::Repair;
+use ordo_check::dualfs::DualChecker;
 use ordo_crash::{DiskFormat, Findings, OwnNames};
 use ordo_runtime::{LocalFuture, Runtime};
 use ordo_vfs::AnyFs;
 
-use super::{Dual, mirrored};
+use super::Dual;
 use crate::lfs::judged::{is_own_name, translated};
 
 impl DiskFormat for Dual {
@@ -21,7 +22,7 @@ impl DiskFormat for Dual {
     ) -> LocalFuture<'a, Result<Findings, String>> {
         Box::pin(async move {
             let repair = if repair { Repair::Yes } else { Repair::No };
-            let report = mirrored::check(disks, repair, false).await;
+            let report = DualChecker::new(disks, repair).run().await;
             report.map(translated).map_err(|e| e.to_string())
         })
     }
@@ -32,8 +33,7 @@ impl DiskFormat for Dual {
         disks: &'a [Device],
     ) -> LocalFuture<'a, Result<AnyFs, String>> {
         Box::pin(async move {
-            let joined = mirrored::to_read(disks).await.map_err(|e| e.to_string())?;
-            let reader = ordo_dualfs::mount::read(&joined.disks).await;
+            let reader = ordo_dualfs::mount::read(disks).await;
             reader.map(AnyFs::new).map_err(|e| e.to_string())
         })
     }

@@ -12,9 +12,6 @@ struct Shown<'a> {
     pair: String,
     block_size: u32,
     metadata_bytes: u64,
-    /// Devices that have all of the metadata each, if there are more than one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    halves: Option<u32>,
     segment_size: u32,
     segments: u32,
     data_bytes: u64,
@@ -33,12 +30,11 @@ impl MadeReport for Made {
         };
         format!(
             "{image}: DualFS, pair {}, blocks of {}\n\
-             metadata: {}{}, {} segments of {}\n\
+             metadata: {}, {} segments of {}\n\
              data: {}, {place}, {} groups of {} blocks\n",
             id.name(),
             number::bytes(id.bsize.into()),
             number::bytes(id.metadata_bytes),
-            if id.is_mirrored() { " on each half" } else { "" },
             sb.nseg,
             number::bytes(sb.ssize.into()),
             number::bytes(id.blocks * u64::from(id.bsize)),
@@ -55,7 +51,6 @@ impl MadeReport for Made {
             pair: id.name().to_string(),
             block_size: id.bsize,
             metadata_bytes: id.metadata_bytes,
-            halves: Some(id.halves).filter(|halves| *halves > 0),
             segment_size: sb.ssize,
             segments: sb.nseg,
             data_bytes: id.blocks * u64::from(id.bsize),

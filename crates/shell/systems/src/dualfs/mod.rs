@@ -2,16 +2,14 @@
 
 mod judged;
 mod made;
-mod mirrored;
 mod mounted;
 mod show;
 
-use std::rc::Rc;
-
 use ordo_block::Device;
+use ordo_check::Repair;
+use ordo_check::dualfs::DualChecker;
 use ordo_crash::{DiskFormat, FsGeometry, Promise};
 use ordo_dualfs::DualRules;
-use ordo_dualfs::mirror::MirrorRules;
 use ordo_dualfs::mkfs::{MetadataSize, MkfsOptions, mkfs};
 use ordo_dualfs::pair::{Pair, probe, read_identity};
 use ordo_format::dualfs::ROLE_METADATA;
@@ -39,7 +37,7 @@ use crate::system::{ListedEntry, MountDevicesFn, Mounting, System};
 /// The format of both devices.
 pub struct Dual;
 
-const fn entry(name: &'static str, about: &'static str, disks: usize) -> ListedEntry {
+const fn entry(name: &'static str, about: &'static str, apart: bool) -> ListedEntry {
     let mount: MountDevicesFn = |rt, disks, options| Box::pin(mounted::mount(rt, disks, options));
     ListedEntry {
         name,
@@ -47,32 +45,23 @@ const fn entry(name: &'static str, about: &'static str, disks: usize) -> ListedE
         ordering: "dual",
         also: &[],
         format: &Dual,
-        mounting: Mounting::Pair { disks, mount },
+        mounting: Mounting::Pair { apart, mount },
         promise: Promise { no_stale: true, ..Promise::journal(false) },
-        rules: if disks == 3 { mirror_rules } else { rules },
+        rules,
     }
 }
 
 /// DualFS with both devices on one disk, the metadata first.
 pub const DUALFS: System =
-    System(&entry("dualfs", "DualFS: metadata in a log, data in groups, both on one disk", 1));
+    System(&entry("dualfs", "DualFS: metadata in a log, data in groups, both on one disk", false));
 /// DualFS with a disk for each device.
 pub const DUALFS_2: System =
-    System(&entry("dualfs-2", "DualFS with metadata and data on a disk each", 2));
-/// DualFS with a disk for data and two disks with all of the metadata each.
-pub const DUALFS_MIRROR: System =
-    System(&entry("dualfs-mirror", "DualFS with the metadata on two disks, all of it on each", 3));
+    System(&entry("dualfs-2", "DualFS with metadata and data on a disk each", true));
 
 /// The rules of the metadata log, which always has seals, and those between the devices.
 fn rules() -> Vec<&'static str> {
     let of_log = names::<LfsRules>().into_iter().filter(|rule| *rule != "BLOCKS_FIRST");
     of_log.chain(names::<DualRules>()).collect()
-}
-
-/// The rules of the metadata log, those between the devices, and those of a metadata device in two
-/// halves.
-fn mirror_rules() -> Vec<&'static str> {
-    [rules(), names::<MirrorRules>()].concat()
 }
 
 /// The number of blocks in a segment of a metadata log in crash tests: few, so that segments are
@@ -86,22 +75,16 @@ const CRASHED_GROUP: u32 = 64;
 /// The largest block of the format, in bytes.
 const BLOCK_MAX: u32 = 8192;
 
-/// The sizes of the metadata device, or of its halves, and of the data device, on as many disks.
-fn on_disks(disks: usize, metadata: u64, data: u64) -> Vec<u64> {
-    let mut sizes = vec![metadata; disks - 1];
-    sizes.push(data);
-    sizes
-}
-
-/// The sizes of the disks for `bytes` bytes of data: a tenth is added for metadata.
-pub(crate) fn sizes(disks: usize, bytes: u64, block: u32) -> Vec<u64> {
+/// The sizes of the metadata device and of the data device for `bytes` bytes of data: a tenth is
+/// added for metadata.
+pub(crate) fn sizes(bytes: u64, block: u32) -> Vec<u64> {
     let least = LABEL_BYTES + CRASHED_SEGMENTS * CRASHED_SEGMENT * u64::from(block.min(BLOCK_MAX));
-    on_disks(disks, (bytes / 10).max(least).next_multiple_of(u64::from(BLOCK_MAX)), bytes)
+    vec![(bytes / 10).max(least).next_multiple_of(u64::from(BLOCK_MAX)), bytes]
 }
 
-/// The sizes of the disks in crash tests, if the two devices are apart.
-pub(crate) fn crash_sizes(disks: usize, geometry: &FsGeometry) -> Vec<u64> {
-    on_disks(disks, crash_metadata(geometry), CRASHED_BLOCKS * crash_block(geometry))
+/// The sizes of both devices in crash tests.
+pub(crate) fn crash_sizes(geometry: &FsGeometry) -> Vec<u64> {
+    vec![crash_metadata(geometry), CRASHED_BLOCKS * crash_block(geometry)]
 }
 
 fn crash_block(geometry: &FsGeometry) -> u64 {
@@ -124,6 +107,13 @@ pub(crate) fn bytes_of(size: MetadataSize) -> u64 {
         MetadataSize::Bytes(bytes) => bytes,
         MetadataSize::Percent(_) => unreachable!("crash tests have sizes in bytes"),
     }
+}
+
+/// Whether the superblock says that the file system was unmounted.
+async fn is_clean(disks: &[Device]) -> bool {
+    let Ok(pair) = Pair::open(disks).await else { return false };
+    let found = find_kind(&pair.metadata, VolumeKind::Dual).await;
+    found.is_ok_and(|found| found.sb.pflags & PF_CLEAN != 0)
 }
 
 impl Dual {
@@ -188,13 +178,7 @@ impl Format for Dual {
             Ok(found.map(|id| {
                 let is_first = id.role == ROLE_METADATA;
                 let other = if is_first { "data" } else { "metadata" };
-                Half {
-                    pair: id.name().to_string(),
-                    role: id.role_name(),
-                    other,
-                    is_first,
-                    is_mirrored: id.is_mirrored(),
-                }
+                Half { pair: id.name().to_string(), role: id.role_name(), other, is_first }
             }))
         })
     }
@@ -223,10 +207,7 @@ impl Format for Dual {
         Box::pin(async move {
             let reader = match options.salvage {
                 true => ordo_dualfs::salvage::read(disks).await?.0,
-                false => {
-                    let joined = mirrored::to_read(disks).await?;
-                    ordo_dualfs::mount::read(&joined.disks).await?
-                }
+                false => ordo_dualfs::mount::read(disks).await?,
             };
             Ok(Mounted::new(AnyFs::new(reader), OnlyRead))
         })
@@ -255,18 +236,12 @@ impl Format for Dual {
             if choice.log.is_some() {
                 return Err(SystemError::Option { option: "log=", what: self.noun() });
             }
-            let joined = mirrored::to_read(disks).await?;
-            for notice in mirrored::notices(&joined) {
-                (tell)(MountMessage::Notice(&notice));
-            }
-            let pair = Pair::open(&joined.disks).await?;
+            let pair = Pair::open(disks).await?;
             let found = find_kind(&pair.metadata, VolumeKind::Dual).await?;
             if found.sb.pflags & PF_CLEAN == 0 {
                 (tell)(MountMessage::Notice("not unmounted cleanly: rolling forward"));
             }
-            let told = tell.clone();
-            let lost = Rc::new(move |text: &str| (told)(MountMessage::Error(text)));
-            match mounted::mount_telling(rt, disks, options, lost).await {
+            match mounted::mount(rt, disks, options).await {
                 Ok(mounted) => Ok(Attempt::Mounted(mounted, DUALFS.ordering())),
                 Err(SystemError::Dual(ordo_dualfs::DualError::Log(LfsError::NotWritable(why)))) => {
                     Ok(Attempt::ReadOnly(why.to_owned()))
@@ -291,7 +266,10 @@ impl Format for Dual {
         options: &'a CheckOptions,
     ) -> SystemFuture<'a, Box<dyn CheckReport>> {
         Box::pin(async move {
-            let report = mirrored::check(disks, options.repair, options.skip_clean).await?;
+            let report = match options.skip_clean && is_clean(disks).await {
+                true => DualChecker::new(disks, Repair::No).skipped().await?,
+                false => DualChecker::new(disks, options.repair).run().await?,
+            };
             Ok(Box::new(report) as Box<dyn CheckReport>)
         })
     }
@@ -309,7 +287,7 @@ impl Format for Dual {
     }
 
     fn crash_bytes(&self, geometry: &FsGeometry) -> Option<u64> {
-        Some(crash_sizes(2, geometry).iter().sum())
+        Some(crash_sizes(geometry).iter().sum())
     }
 
     fn crash_options(&self, geometry: &FsGeometry) -> MakeOptions {

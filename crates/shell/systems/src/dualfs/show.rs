@@ -5,16 +5,13 @@ use std::fmt::Write as _;
 use ordo_block::partition::Partition;
 use ordo_block::{BlockDevice, Device};
 use ordo_dualfs::DualError;
-use ordo_dualfs::mirror::{HalfState, read_label};
 use ordo_dualfs::pair::{Pair, read_identity};
 use ordo_format::dualfs::{GroupDescriptor, Identity, ROLE_METADATA};
 use ordo_format::lfs::Superblock;
 use ordo_format::lfs::superblock::PF_CLEAN;
-use ordo_format::mirror::half_name;
 use ordo_lfs::superblock::{VolumeKind, find_kind};
 use ordo_report::{json, number};
 
-use super::mirrored;
 use crate::SystemError;
 use crate::options::ShowOptions;
 
@@ -49,20 +46,6 @@ struct ShownCopy {
     slots: u64,
 }
 
-/// A half of the metadata device.
-#[derive(serde::Serialize)]
-struct ShownHalf {
-    /// Its image or device; none if it is missing.
-    device: Option<String>,
-    /// "first" or "second".
-    half: &'static str,
-    epoch: Option<u64>,
-    /// By its label: "clean" or "in use".
-    label: Option<&'static str>,
-    /// Whether it counts, and why not.
-    state: &'static str,
-}
-
 #[derive(serde::Serialize)]
 struct Shown {
     image: String,
@@ -73,9 +56,6 @@ struct Shown {
     /// The image or device of the metadata, if it is another one than the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_device: Option<String>,
-    /// The halves of the metadata device, if it is a mirror.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    halves: Vec<ShownHalf>,
     generation: u64,
     block_size: u32,
     metadata_bytes: u64,
@@ -95,9 +75,6 @@ struct Shown {
 
 /// Shows one device of a pair, or both, as text or JSON.
 pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<String, SystemError> {
-    let joined = mirrored::to_read(disks).await?;
-    let halves = halves_of(disks, &joined.halves, options).await?;
-    let disks = &joined.disks[..];
     let disk = &disks[0];
     let id = match disks.len() {
         1 => {
@@ -122,49 +99,9 @@ pub(super) async fn show(disks: &[Device], options: &ShowOptions) -> Result<Stri
     };
     let copy = copy_of(disks, &id).await?;
     match options.json {
-        true => {
-            let shown = shown(&id, (log.as_ref(), copy), &groups, options);
-            Ok(json(&Shown { halves, ..shown })?)
-        }
-        false => Ok(text(&id, (log.as_ref(), copy), &halves, options) + &group_lines(&id, &groups)),
+        true => Ok(json(&shown(&id, (log.as_ref(), copy), &groups, options))?),
+        false => Ok(text(&id, (log.as_ref(), copy), options) + &group_lines(&id, &groups)),
     }
-}
-
-/// The halves of the metadata device. A half that was given without the data device is not
-/// compared.
-async fn halves_of(
-    disks: &[Device],
-    states: &[HalfState; 2],
-    options: &ShowOptions,
-) -> Result<Vec<ShownHalf>, SystemError> {
-    let own = [&options.image];
-    let named = [&options.metadata, &options.mirror].into_iter().flatten();
-    let names: Vec<&String> = if disks.len() == 1 { own.to_vec() } else { named.collect() };
-    let mut halves = Vec::new();
-    for (device, name) in disks.iter().zip(names) {
-        let is_half = read_identity(device)
-            .await?
-            .is_ok_and(|id| id.is_mirrored() && id.role == ROLE_METADATA);
-        let Ok(label) = read_label(device).await? else { continue };
-        if !is_half && disks.len() == 1 {
-            continue;
-        }
-        let is_known = disks.len() > 1;
-        halves.push(ShownHalf {
-            device: Some(name.clone()),
-            half: label.name(),
-            epoch: Some(label.epoch),
-            label: Some(label.state_name()),
-            state: if is_known { states[label.half as usize].words() } else { "not compared" },
-        });
-    }
-    if disks.len() == 2 && halves.len() == 1 {
-        let half = if halves[0].half == half_name(0) { half_name(1) } else { half_name(0) };
-        let state = HalfState::Missing.words();
-        halves.push(ShownHalf { device: None, half, epoch: None, label: None, state });
-    }
-    halves.sort_by_key(|half| half.half);
-    Ok(halves)
 }
 
 /// The last complete copy of the metadata, where the data device is among the disks and keeps one.
@@ -203,7 +140,6 @@ fn shown(
         pair: id.name().to_string(),
         role: if options.metadata.is_some() { "both" } else { id.role_name() },
         metadata_device: options.metadata.clone(),
-        halves: Vec::new(),
         generation: id.generation,
         block_size: id.bsize,
         metadata_bytes: id.metadata_bytes,
@@ -228,7 +164,6 @@ fn shown(
 fn text(
     id: &Identity,
     (log, copy): (Option<&Superblock>, Option<ShownCopy>),
-    halves: &[ShownHalf],
     options: &ShowOptions,
 ) -> String {
     let place = match (id.role, id.data_at) {
@@ -238,16 +173,8 @@ fn text(
     };
     let (pair, image) = (id.name(), &options.image);
     let first = match &options.metadata {
-        Some(metadata) if halves.is_empty() => {
+        Some(metadata) => {
             format!("DualFS, pair {pair}\nmetadata device: {metadata}\ndata device: {image}")
-        }
-        Some(_) => {
-            let lines: Vec<String> = halves.iter().map(half_line).collect();
-            format!("DualFS, pair {pair}\n{}\ndata device: {image}", lines.join("\n"))
-        }
-        None if !halves.is_empty() => {
-            let line = half_line(&halves[0]);
-            format!("DualFS, {} device of the pair {pair}\n{line}", id.role_name())
         }
         None => format!("DualFS, {} device of the pair {pair}", id.role_name()),
     };
@@ -285,17 +212,6 @@ fn text(
         );
     }
     out
-}
-
-/// The line about a half of the metadata device.
-fn half_line(found: &ShownHalf) -> String {
-    let ShownHalf { device, half, epoch, label, state } = found;
-    match (device, epoch, label) {
-        (Some(device), Some(epoch), Some(label)) => {
-            format!("metadata device, {half} half: {device} (epoch {epoch}, {label}; {state})")
-        }
-        _ => format!("metadata device, {half} half: {state}"),
-    }
 }
 
 fn group_lines(id: &Identity, groups: &[GroupDescriptor]) -> String {

@@ -400,34 +400,6 @@ findings! {
         block: u64,
     } CountsOnly, "block {block} behind the end of the data device is in use by the bitmap", repair "bit cleared";
 
-    /// A device that was given for the metadata has no label of a half.
-    NotHalf {
-        /// Its place among the devices: first or second.
-        which: &'static str,
-        /// The fault of the label.
-        error: String,
-    } Damage, "the {which} device given for the metadata is no half of the mirror: {error}", repair "made one by copying the other half onto it";
-
-    /// A half of the metadata device lacks writes.
-    HalfStale {
-        /// The half.
-        half: &'static str,
-        /// Its epoch.
-        epoch: u64,
-        /// The epoch of the other half.
-        right: u64,
-    } CountsOnly, "the {half} half of the metadata device is older: epoch {epoch}, the other half {right}", repair "made equal to the other half";
-
-    /// The halves of the metadata device are clean, but differ.
-    HalvesDiffer {
-        /// The first byte.
-        at: u64,
-        /// Sectors of 512 bytes that differ.
-        sectors: u64,
-        /// The half in which a check finds less, the first if it finds as much in both.
-        right: &'static str,
-    } Damage, "the halves of the metadata device differ in {sectors} sectors, first at byte {at}; the {right} half counts", repair "the {right} half copied onto the other one";
-
     /// The log behind the checkpoint has an inode for which the IFILE has no space.
     IfileTooSmall {
         /// The inode.

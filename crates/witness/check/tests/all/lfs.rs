@@ -78,9 +78,6 @@ const OF_DUALFS: [&str; 7] = [
     "GroupBeyondEnd",
 ];
 
-/// Findings about the halves of a mirror only: crates/shell/systems/tests/registry.rs plants them.
-const OF_MIRRORS: [&str; 3] = ["NotHalf", "HalfStale", "HalvesDiffer"];
-
 /// Every finding is planted alone, named, repaired, and gone.
 #[test]
 fn each_inconsistency_is_found_and_repaired() {
@@ -105,7 +102,7 @@ fn each_inconsistency_is_found_and_repaired() {
     }
     for kind in LfsFinding::KINDS {
         let planted = CASES.iter().any(|(k, besides, _)| k == kind || besides.contains(kind));
-        let elsewhere = [&ELSEWHERE[..], &OF_DUALFS, &OF_MIRRORS].concat().contains(kind);
+        let elsewhere = [&ELSEWHERE[..], &OF_DUALFS].concat().contains(kind);
         assert!(planted || elsewhere, "nothing plants {kind}");
     }
 }

@@ -22,7 +22,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::args::MetadataPaths;
+use crate::args::MetadataPath;
 use crate::image::real_time;
 pub use umount::{Umount, run as umount};
 
@@ -36,8 +36,6 @@ Options, after -o, separated by commas:
   logdev=PATH       or on this device or image
   metadev=PATH      the metadata device of a DualFS on two devices, of which the image is the data
                     device [default: searched beside the image]
-  metamirror=PATH   the other half of that metadata device, if it is a mirror [default: searched
-                    beside both]; none: use the first half alone
   log-sync          changes of names are durable when their call returns
   contents=WHAT     file contents that the journal makes safe: none (default), ordered (written
                     before a commit), data (in the log), adaptive (these two for measurements only: they
@@ -109,7 +107,7 @@ pub struct Mount {
     #[arg(short, long = "options", value_name = "LIST")]
     pub options: Vec<String>,
     #[command(flatten)]
-    pub metadata: MetadataPaths,
+    pub metadata: MetadataPath,
     /// Stay in the foreground; a signal unmounts.
     #[arg(short, long)]
     pub foreground: bool,
@@ -124,14 +122,7 @@ const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 
 pub fn run(args: &Mount) -> Result<ExitCode> {
     let mut wanted = options::MountRequest::parse(&args.options)?;
-    let MetadataPaths { meta_device, meta_mirror } = args.metadata.clone();
-    wanted.meta_device = meta_device.or(wanted.meta_device);
-    wanted.meta_mirror = meta_mirror.or(wanted.meta_mirror);
-    if wanted.meta_mirror.is_some() && wanted.meta_device.is_none() {
-        bail!(
-            "metamirror= names the other half of a metadata device: name the first with metadev="
-        );
-    }
+    wanted.meta_device = args.metadata.meta_device.clone().or(wanted.meta_device);
     if !args.dir.is_dir() {
         bail!("{}: not a directory", args.dir.display());
     }
@@ -165,11 +156,8 @@ fn in_background(args: &Mount) -> Result<ExitCode> {
     for options in &args.options {
         command.arg("-o").arg(options);
     }
-    let MetadataPaths { meta_device, meta_mirror } = &args.metadata;
-    for (option, path) in [("--meta-device", meta_device), ("--meta-mirror", meta_mirror)] {
-        if let Some(path) = path {
-            command.arg(option).arg(path);
-        }
+    if let Some(path) = &args.metadata.meta_device {
+        command.arg("--meta-device").arg(path);
     }
     if args.quiet {
         command.arg("--quiet");

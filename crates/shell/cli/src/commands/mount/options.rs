@@ -40,8 +40,6 @@ pub struct MountRequest {
     pub log: Option<LogPlace>,
     /// The metadata device of the image.
     pub meta_device: Option<PathBuf>,
-    /// The other half of the metadata device.
-    pub meta_mirror: Option<PathBuf>,
     pub log_sync: bool,
     pub group_commit: bool,
     /// The longest wait of the first caller of a group for others.
@@ -211,7 +209,6 @@ impl MountRequest {
             }
             "logdev" => self.log = Some(LogPlace::Device(value.into())),
             "metadev" => self.meta_device = Some(value.into()),
-            "metamirror" => self.meta_mirror = Some(value.into()),
             "partition" => self.partition = Some(value.into()),
             _ if Cleaning::KEYS.contains(&key) => {
                 self.cleaning.set(key, value)?;

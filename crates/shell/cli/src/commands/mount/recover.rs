@@ -21,9 +21,8 @@ use super::options::{LogPlace, MountRequest, WriteUnit};
 use super::pressure;
 use super::serve::serve;
 use super::tell::MessageSink;
-use crate::args::MetadataPaths;
 use crate::overwrite::refuse_doubt;
-use crate::pair::{Companions, NamedImage, when_free};
+use crate::pair::{Companion, NamedImage, when_free};
 use crate::partition;
 
 /// The image, or the partition of it that is mounted.
@@ -63,30 +62,24 @@ pub async fn mount_and_serve(
     let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
     let disk = Rc::new(ReadAround::new(part.with_context(name)?));
     let device = disk.clone().erase();
-    let (meta_device, meta_mirror) = (wanted.meta_device.clone(), wanted.meta_mirror.clone());
-    let metadata = MetadataPaths { meta_device, meta_mirror };
-    let named = NamedImage::new(&args.image).with(&metadata).salvaged(wanted.salvage);
+    let named = NamedImage {
+        metadata: wanted.meta_device.as_deref(),
+        ..NamedImage::new(&args.image).salvaged(wanted.salvage)
+    };
     let format = named.format(&device).await.with_context(name)?;
     wanted.check(format).with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
-    let Companions { before, after, notice } = named.companions(runtime, &device).await?;
+    let companion = named.companion(runtime, &device).await?;
     let writes = !wanted.read_only && !device_read_only;
     if writes {
         refuse_doubt(&device, &args.image).await?;
     }
     let access = if writes { FileAccess::ReadWrite } else { FileAccess::ReadOnly };
-    let mut disks = Vec::new();
-    for path in &before {
-        disks.push(whole(runtime, path, access).await?);
-    }
-    let image = disks.len();
-    disks.push(disk);
-    for path in &after {
-        disks.push(whole(runtime, path, access).await?);
-    }
-    if let Some(notice) = notice.filter(|_| !writes) {
-        // A mount that writes says so itself.
-        tell.notice(&notice);
+    let (mut disks, mut image) = (vec![disk], 0);
+    if let Some(Companion { path, is_first }) = companion {
+        let other = whole(runtime, &path, access).await?;
+        image = usize::from(is_first);
+        disks.insert(1 - image, other);
     }
     if device_read_only && !wanted.read_only {
         tell.notice("the image cannot be written: mounted read-only");
