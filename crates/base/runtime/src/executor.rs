@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::calendar::{CalendarClient, Clients, Entry};
 use crate::cpu::Cpu;
 use crate::driver::{Backend, Driver};
 use crate::sync::{self, oneshot};
@@ -81,6 +82,7 @@ pub(crate) struct Inner {
     seed: u64,
     cpu: Cpu,
     polls: Cell<u64>,
+    clients: Clients,
     /// Sources outside this thread that may still wake a task.
     externals: Cell<usize>,
     pub(crate) driver: Driver,
@@ -130,6 +132,7 @@ impl Executor {
             seed,
             cpu: Cpu::new(),
             polls: Cell::new(0),
+            clients: Clients::default(),
             externals: Cell::new(0),
             driver,
         };
@@ -263,14 +266,15 @@ impl Inner {
         }
     }
 
-    /// With no task ready, waits for I/O or steps the clock to the next timer. Returns false if
-    /// there is neither.
+    /// With no task ready, waits for I/O or steps the clock to the next timer or client of the
+    /// calendar. Returns false if there is none.
     fn advance(&self) -> bool {
         let next = self.timers.borrow_mut().next();
         match &self.clock {
             Clock::Virtual(now) => {
-                let Some(t) = next else { return false };
-                now.set(now.get().max(t.as_nanos()));
+                let due = Time::from_nanos(now.get());
+                let Some(reached) = self.clients.advance(due, next) else { return false };
+                now.set(now.get().max(reached.as_nanos()));
             }
             Clock::Real(_) => {
                 if next.is_none() && !self.driver.busy() && self.externals.get() == 0 {
@@ -395,6 +399,15 @@ impl Runtime {
     pub fn external(&self) -> External {
         self.0.externals.set(self.0.externals.get() + 1);
         External { runtime: self.clone() }
+    }
+
+    /// Enters a client into the calendar. It is part of it until the returned value is dropped.
+    ///
+    /// # Panics
+    /// Panics if the clock is real, which nobody can hand out.
+    pub fn enter(&self, client: Rc<dyn CalendarClient>) -> Entry {
+        assert!(self.is_simulated(), "a calendar needs a virtual clock");
+        self.0.clients.enter(client)
     }
 
     /// Waits until `deadline`.

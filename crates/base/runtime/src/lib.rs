@@ -12,6 +12,7 @@
 //! - [`executor`]: tasks, timers, seeded choice of the next task, deadlock reports.
 //! - [`MaybeFuture`]: the result of a trait object's operation, there at once or to wait for.
 //! - [`sync`]: mutex, read-write lock, semaphore, notify, one-shot.
+//! - [`CalendarClient`]: a process outside whose clock the executor has.
 //! - [`cpu`]: the price of processor work in virtual time.
 //!
 //! Invariants:
@@ -35,6 +36,7 @@
 //! ```
 
 mod buf;
+mod calendar;
 pub mod cpu;
 mod driver;
 pub mod executor;
@@ -49,6 +51,7 @@ mod wall;
 mod tests;
 
 pub use buf::{IoBuf, IoList};
+pub use calendar::{CalendarClient, Entry};
 pub use driver::{Backend, Command};
 pub use executor::{Deadlock, Executor, Join, Runtime, Schedule};
 pub use maybe_future::{LocalFuture, MaybeFuture};

@@ -11,6 +11,8 @@ pub struct Time(u64);
 impl Time {
     /// The executor's start.
     pub const ZERO: Time = Time(0);
+    /// A time that never comes.
+    pub const MAX: Time = Time(u64::MAX);
 
     /// The point `nanos` nanoseconds after the executor's start.
     pub const fn from_nanos(nanos: u64) -> Time {
