@@ -19,6 +19,8 @@
 //! - [`btrfs`]: btrfs, read only.
 //! - [`blktrace`]: events of the kernel's blktrace.
 //! - [`dm_log_writes`]: the kernel's log of the writes to a device.
+//! - [`fuse`]: what the kernel and a server of FUSE exchange.
+//! - [`vhost_user`]: what a guest kernel and the server of its devices exchange.
 //! - [`label`]: partition tables, read only.
 //! - [`signature`]: the bytes by which every other format is recognised, read only.
 //! - [`calendar`]: dates, as people read the times in these structures.
@@ -59,6 +61,7 @@ pub mod reiserfs;
 pub mod signature;
 pub mod ufs1;
 pub mod ufs2;
+pub mod vhost_user;
 pub mod wafs;
 pub mod xfs;
 

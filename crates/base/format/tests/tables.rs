@@ -13,7 +13,9 @@ use ordo_format::ufs2::{
     superblock::{Recovery, SuperblockError},
 };
 use ordo_format::wafs::{SectorHead, WafsSuper};
-use ordo_format::{btrfs, dualfs, ext4, f2fs, fuse, jbd2, jfs, lfs, nilfs2, ntfs, reiserfs, xfs};
+use ordo_format::{
+    btrfs, dualfs, ext4, f2fs, fuse, jbd2, jfs, lfs, nilfs2, ntfs, reiserfs, vhost_user, xfs,
+};
 
 type Structure = (&'static str, usize, &'static [Field]);
 
@@ -79,6 +81,20 @@ const FUSE: [Structure; 38] = [
     ("NotifyInvalInodeOut", fuse::NotifyInvalInodeOut::SIZE, fuse::NotifyInvalInodeOut::FIELDS),
     ("Fsxattr", fuse::Fsxattr::SIZE, fuse::Fsxattr::FIELDS),
     ("UringEntInOut", fuse::UringEntInOut::SIZE, fuse::UringEntInOut::FIELDS),
+];
+
+const VHOST_USER: [Structure; 11] = [
+    ("VhostHeader", vhost_user::VhostHeader::SIZE, vhost_user::VhostHeader::FIELDS),
+    ("VringState", vhost_user::VringState::SIZE, vhost_user::VringState::FIELDS),
+    ("VringAddr", vhost_user::VringAddr::SIZE, vhost_user::VringAddr::FIELDS),
+    ("MemRegion", vhost_user::MemRegion::SIZE, vhost_user::MemRegion::FIELDS),
+    ("VhostConfig", vhost_user::VhostConfig::SIZE, vhost_user::VhostConfig::FIELDS),
+    ("VirtioBlkConfig", vhost_user::VirtioBlkConfig::SIZE, vhost_user::VirtioBlkConfig::FIELDS),
+    ("VirtioBlkOuthdr", vhost_user::VirtioBlkOuthdr::SIZE, vhost_user::VirtioBlkOuthdr::FIELDS),
+    ("VirtioBlkDiscard", vhost_user::VirtioBlkDiscard::SIZE, vhost_user::VirtioBlkDiscard::FIELDS),
+    ("TimetravelMsg", vhost_user::TimetravelMsg::SIZE, vhost_user::TimetravelMsg::FIELDS),
+    ("Schedshm", vhost_user::Schedshm::SIZE, vhost_user::Schedshm::FIELDS),
+    ("SchedshmClient", vhost_user::SchedshmClient::SIZE, vhost_user::SchedshmClient::FIELDS),
 ];
 
 const EXT4: [Structure; 6] = [
@@ -222,13 +238,14 @@ const DUALFS: [Structure; 4] = [
 ];
 
 /// Every page with its structures.
-const PAGES: [(&str, &[Structure]); 17] = [
+const PAGES: [(&str, &[Structure]); 18] = [
     ("ufs1", &UFS1),
     ("ufs2", &UFS2),
     ("wafs", &WAFS),
     ("dm-log-writes", &DM_LOG_WRITES),
     ("blktrace", &BLKTRACE),
     ("fuse", &FUSE),
+    ("vhost-user", &VHOST_USER),
     ("ext4", &EXT4),
     ("jbd2", &JBD2),
     ("reiserfs", &REISERFS),
