@@ -19,6 +19,7 @@ help:
 	@echo 'make test-netbsd FSCK_LFS=/path/to/fsck_lfs [DUMPLFS=/path/to/dumplfs]  LFS before NetBSD'"'"'s own fsck, written to docs/results/netbsd.md'
 	@echo 'make test-kills [KILLS=200] [FSCK=/path/to/fsck_ffs]  mounts killed at random, written to docs/results/kills.md'
 	@echo 'make test-stress [CALLS=100000 SEED=1 SEEDS=1 ONLY=soft-updates]  eight threads on mounts of every kind'
+	@echo 'make guest-kernel [LINUX_SOURCE=/path/to/tree]  a Linux that runs as a process, for ordo trace run --kernel guest'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
@@ -44,6 +45,7 @@ help:
 	@echo 'make fuzz    the fuzz targets, a minute each (needs nightly and cargo-fuzz)'
 
 test: judges
+	@$(MAKE) --no-print-directory guest-kernel || echo 'SKIPPED: no guest kernel could be built'
 	ORDO_PYTHON=$$(test -x $(VENV)/bin/python && echo $(CURDIR)/$(VENV)/bin/python || echo python3) \
 	$(CARGO) test --workspace --no-fail-fast
 
@@ -71,6 +73,18 @@ test-netbsd:
 	  --test all --test netbsd -- --ignored --nocapture netbsd_
 	for part in $(NETBSD_PARTS)/*.md; do cat $$part && echo; done | cat -s > target/netbsd.md
 	mv target/netbsd.md docs/results/netbsd.md
+
+# The kernel that runs as a process, for tests and for `ordo ... --kernel guest`: built once, into ~/.cache/ordo/guest. LINUX_SOURCE names
+# a source tree or an archive of Linux 6.12; without it, Debian's package is fetched.
+GUEST_TOOLS = bison flex bc libelf-dev xz-utils patch
+.PHONY: guest-kernel
+guest-kernel:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  for p in $(GUEST_TOOLS); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	  if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq $$missing >/dev/null || echo "could not install$$missing"; fi; \
+	fi
+	@LINUX_SOURCE=$(LINUX_SOURCE) crates/host/guest/kernel/build
 
 # As root on Debian the missing ones are installed; elsewhere their tests say that they are skipped.
 judges:

@@ -28,7 +28,7 @@ const EXEMPT: [(&str, &[&str], &str); 1] =
     [("bgfsck", &["core"], "its steps are operations of the live file system")];
 
 /// Crates that a crate's manifest must not name, although its folder would allow them.
-const STRANGERS: [(&str, &[&str]); 25] = [
+const STRANGERS: [(&str, &[&str]); 26] = [
     ("format", &["runtime", "block", "trace"]),
     ("shown", &["format", "runtime", "block", "trace"]),
     ("runtime", &["format", "block", "trace"]),
@@ -47,6 +47,7 @@ const STRANGERS: [(&str, &[&str]); 25] = [
     ("playback", &["check"]),
     ("fuse", &["block", "watcher", "annotate", "playback", "check"]),
     ("recorder", &["watcher", "annotate", "playback", "check"]),
+    ("guest", &["watcher", "annotate", "playback", "check", "kernelfs", "recorder"]),
     ("kernelfs", &["check", "infer"]),
     ("infer", &["check"]),
     ("crash", &["check", "format", "bgfsck", "crash-kernel", "crash-program"]),
