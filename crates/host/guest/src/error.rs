@@ -66,6 +66,9 @@ pub enum GuestError {
         /// The fault.
         why: String,
     },
+    /// The guest was asked to end.
+    #[error("stopped before the end")]
+    Stopped,
     /// An order could not be carried out.
     #[error("in the guest: {0}")]
     Order(String),

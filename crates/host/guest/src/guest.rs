@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ordo_block::{BlockDevice, Device};
+use ordo_runtime::cpu::CpuModel;
 use ordo_runtime::{CalendarClient, Entry, Runtime, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -28,6 +29,9 @@ const CONNECTS_WITHIN: Duration = Duration::from_secs(30);
 const LAST_WORDS: u64 = 2000;
 /// The kernel's log.
 const LOG: &str = "log";
+/// The argument of the first process that asks for the file of marks, and of the process that
+/// serves it.
+pub(crate) const MARKS_ARGUMENT: &str = "guest-marks";
 /// The calendar's socket.
 const CALENDAR: &str = "calendar";
 
@@ -39,20 +43,24 @@ pub struct GuestSetup {
     pub init: PathBuf,
     /// Its disks: `/dev/vda` and so on.
     pub disks: Vec<Device>,
+    /// Whether programs find a file to which they write marks. `init` serves it, called with the
+    /// argument `guest-marks`.
+    pub has_marks: bool,
     /// Its memory, in MiB.
     pub memory: u64,
     /// The seed of its random numbers.
     pub seed: u64,
-    /// The price of a system call, in nanoseconds, if the kernel can charge one.
-    pub call_ns: u32,
-    /// The price of a KiB that a system call reads or writes, in nanoseconds.
-    pub kib_ns: u32,
+    /// The processor, whose prices of a system call and of a KiB that it copies are charged if the
+    /// kernel can charge them.
+    pub cpu: CpuModel,
     /// Directories of the host that the guest may write to. All others can be read.
     pub shared: Vec<PathBuf>,
     /// The time of day at the executor's time zero, in nanoseconds since 1970.
     pub epoch_ns: u64,
     /// The real time for which a program may compute without a pause.
     pub patience: Duration,
+    /// Asked now and then whether the guest is to end at once.
+    pub stop: Rc<dyn Fn() -> bool>,
 }
 
 impl GuestSetup {
@@ -62,13 +70,14 @@ impl GuestSetup {
             kernel,
             init,
             disks: Vec::new(),
+            has_marks: false,
             memory: 256,
             seed: 1,
-            call_ns: 0,
-            kib_ns: 0,
+            cpu: CpuModel::NONE,
             shared: Vec::new(),
             epoch_ns: ordo_runtime::VIRTUAL_EPOCH.unsigned_abs() * 1_000_000_000,
             patience: Duration::from_secs(60),
+            stop: Rc::new(|| false),
         }
     }
 }
@@ -106,6 +115,7 @@ struct Vm {
     stand: Cell<Stand>,
     is_over: Cell<bool>,
     patience: Duration,
+    stop: Rc<dyn Fn() -> bool>,
     folder: tempfile::TempDir,
 }
 
@@ -175,8 +185,8 @@ fn command(setup: &GuestSetup, folder: &Path, disks: usize) -> Result<Command, G
             format!("mem={}M", setup.memory),
             format!("time-travel=ext:{CALENDAR}"),
             format!("ordo_seed={}", setup.seed),
-            format!("ordo_call_ns={}", setup.call_ns),
-            format!("ordo_kib_ns={}", setup.kib_ns),
+            format!("ordo_call_ns={}", setup.cpu.operation_ns),
+            format!("ordo_kib_ns={}", setup.cpu.copy_kib_ns),
             "uml_dir=.".to_owned(),
             "umid=guest".to_owned(),
             "root=/dev/root rootfstype=hostfs rootflags=/ ro".to_owned(),
@@ -188,6 +198,9 @@ fn command(setup: &GuestSetup, folder: &Path, disks: usize) -> Result<Command, G
     command.args((0..disks).map(|n| format!("virtio_uml.device=disk{n}:2")));
     command.arg(format!("init={}", setup.init.display()));
     command.args(["--", "guest-init"]);
+    if setup.has_marks {
+        command.arg(MARKS_ARGUMENT);
+    }
     Ok(command)
 }
 
@@ -230,6 +243,7 @@ impl Guest {
             stand: Cell::new(Stand::Starting),
             is_over: Cell::new(false),
             patience: setup.patience,
+            stop: setup.stop,
             folder,
         });
         let entry = RefCell::new(Some(runtime.enter(Rc::clone(&vm) as Rc<dyn CalendarClient>)));
@@ -390,6 +404,9 @@ impl Vm {
     fn listen(&self) -> Result<Vec<usize>, GuestError> {
         let began = Instant::now();
         loop {
+            if (self.stop)() {
+                return Err(GuestError::Stopped);
+            }
             let calendar = self.calendar.borrow();
             let mut all = vec![PollFd::new(calendar.socket(), PollFlags::IN)];
             all.extend(self.disks.iter().map(|disk| {

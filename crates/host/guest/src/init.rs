@@ -6,14 +6,25 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::control::{FIRST, MARKS, ORDERS, SERIAL, SLOT, framed, unframed};
+use crate::guest::MARKS_ARGUMENT;
 use crate::orders::{GuestAnswer, GuestProgram, Order};
 
 /// The alignment of direct I/O, in bytes.
 const ALIGN: usize = 4096;
+
+/// The directory of the files that take marks: a line each, or commands `mark TEXT`.
+pub const MARK_DIR: &str = "/run/ordo";
+/// The file of marks, a line each.
+pub const MARK_FILE: &str = "/run/ordo/marks";
+/// The file of commands.
+pub const CONTROL_FILE: &str = "/run/ordo/control";
+/// The longest wait for the file of marks.
+const MARKS_WITHIN: Duration = Duration::from_secs(10);
 
 /// File systems that every program expects: type, directory, options. The host's files are there
 /// for reading; what programs write on the way is in memory.
@@ -38,6 +49,9 @@ pub fn first_process() -> io::Result<()> {
         return Err(io::Error::other("this is for the first process of a guest kernel"));
     }
     prepare();
+    if std::env::args_os().any(|word| word == MARKS_ARGUMENT) {
+        serve_marks()?;
+    }
     let orders = Orders::open()?;
     let mut number = 0;
     loop {
@@ -60,6 +74,20 @@ fn prepare() {
         }
     }
     let _ = crate::calls::bring_up();
+}
+
+/// Starts this program again, to serve the file of marks, and waits until the file is there.
+fn serve_marks() -> io::Result<()> {
+    std::fs::create_dir(MARK_DIR)?;
+    Command::new("/proc/self/exe").arg(MARKS_ARGUMENT).stdin(Stdio::null()).spawn()?;
+    let began = Instant::now();
+    while !Path::new(MARK_FILE).exists() {
+        if began.elapsed() > MARKS_WITHIN {
+            return Err(io::Error::other("the file of marks did not come"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Options of a mount that are flags of the call, not of the file system.
@@ -213,12 +241,25 @@ impl Orders {
     }
 }
 
-/// Sets a mark, from any process of root's in a guest.
-///
-/// # Errors
-/// This is no guest, or the disk of its orders cannot be opened.
-pub fn set_mark(text: &str) -> io::Result<()> {
-    Orders::open()?.write_at(MARKS, text.as_bytes())
+/// The way of marks out of a guest, for the program that serves [`MARK_FILE`].
+pub struct MarkWriter(Orders);
+
+impl MarkWriter {
+    /// Opens the way, as root.
+    ///
+    /// # Errors
+    /// This is no guest.
+    pub fn open() -> io::Result<MarkWriter> {
+        Orders::open().map(MarkWriter)
+    }
+
+    /// Sets a mark at this moment.
+    ///
+    /// # Errors
+    /// The guest ends.
+    pub fn set(&self, text: &str) -> io::Result<()> {
+        self.0.write_at(MARKS, text.as_bytes())
+    }
 }
 
 /// Memory that is aligned for direct I/O.

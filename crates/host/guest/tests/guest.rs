@@ -15,6 +15,7 @@ use ordo_block::tap::{Completed, Issued, Recorder, Tap, TapSink};
 use ordo_block::{BlockDevice, Device};
 use ordo_guest::orders::{GuestAnswer, GuestProgram, Order};
 use ordo_guest::{Guest, GuestError, GuestSetup, Kernel};
+use ordo_runtime::cpu::CpuModel;
 use ordo_runtime::{Executor, Schedule};
 use tempfile::TempDir;
 
@@ -83,7 +84,7 @@ fn run_script(kernel: Kernel, seed: u64, script: &str, schedule: Schedule) -> Ru
     disk.attach(digest.clone());
     disk.attach(counted.clone());
     let disks: Vec<Device> = vec![disk.erase()];
-    let setup = GuestSetup { disks, seed, call_ns: 10_000, ..setup(kernel) };
+    let setup = GuestSetup { disks, seed, cpu: CpuModel::PENTIUM_III_500, ..setup(kernel) };
     let guest = Guest::start(&runtime, setup).unwrap();
     let order = shell(script, None);
     let done = executor.block_on(async {

@@ -75,7 +75,7 @@ pub struct LiveSystem {
     pub bytes: u64,
 }
 
-fn known(name: &str) -> Result<&'static KernelFs, LiveError> {
+pub(crate) fn known(name: &str) -> Result<&'static KernelFs, LiveError> {
     let unknown = || LiveError::Name { name: name.to_owned(), known: KernelFs::names() };
     KernelFs::by_name(name).ok_or_else(unknown)
 }

@@ -7,13 +7,13 @@
 //! - [`parts`]: a recording in parts on a pseudo-device.
 //! - [`volumes`]: observers of the partitions of one device.
 //! - [`table`]: the file systems, each with its programs; [`kernel`]: a file system that is made,
-//!   mounted on a pseudo-device, and unmounted.
+//!   mounted on a pseudo-device, and unmounted; [`guest`]: the same in a guest kernel.
 //!
 //! Invariants:
 //! - A write is named before it is carried out, so a rule is never late.
 //! - A mount and its device go away however their user ends.
 //!
-//! All of this needs root, as the pseudo-device does.
+//! All of this needs root, as the pseudo-device does, but for guests.
 //!
 //! ```
 //! use ordo_kernelfs::rules::WriteRule;
@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
+pub mod guest;
 pub mod kernel;
 pub mod parts;
 pub mod rules;
@@ -30,6 +31,7 @@ pub mod table;
 pub mod volumes;
 pub mod watching;
 
+pub use guest::GuestMount;
 pub use kernel::{KernelMount, LiveError};
 pub use rules::{WriteRule, WriteRules};
 pub use watching::{WatchOptions, WatchedTraffic};

@@ -39,7 +39,7 @@ const EXT4: KernelFs = KernelFs {
 };
 
 /// All that Ordo makes.
-pub const ALL: [KernelFs; 8] = [
+pub const ALL: [KernelFs; 14] = [
     KernelFs {
         name: "ext2",
         mkfs: &["mke2fs", "-q", "-F", "-t", "ext2"],
@@ -82,6 +82,36 @@ pub const ALL: [KernelFs; 8] = [
         mkfs: &["mkfs.btrfs", "-q", "-f"],
         check: &["btrfs", "check", "--readonly", "--check-data-csum"],
         is_alone: true,
+        bytes: 256 * MIB,
+        ..EXT4
+    },
+    KernelFs {
+        name: "ntfs3",
+        mkfs: &["mkntfs", "-q", "-F", "-Q"],
+        check: &["ntfsfix", "-n"],
+        ..EXT4
+    },
+    KernelFs {
+        name: "f2fs",
+        mkfs: &["mkfs.f2fs", "-q", "-f"],
+        check: &["fsck.f2fs", "--dry-run"],
+        bytes: 128 * MIB,
+        ..EXT4
+    },
+    KernelFs {
+        name: "nilfs2",
+        mkfs: &["mkfs.nilfs2", "-q", "-f"],
+        // No program checks more than the superblocks.
+        check: &["nilfs-tune", "-l"],
+        bytes: 256 * MIB,
+        ..EXT4
+    },
+    KernelFs { name: "vfat", mkfs: &["mkfs.vfat"], check: &["fsck.vfat", "-n"], ..EXT4 },
+    KernelFs { name: "exfat", mkfs: &["mkfs.exfat"], check: &["fsck.exfat", "-n"], ..EXT4 },
+    KernelFs {
+        name: "bcachefs",
+        mkfs: &["bcachefs", "format", "-q", "-f"],
+        check: &["bcachefs", "fsck", "-n"],
         bytes: 256 * MIB,
         ..EXT4
     },

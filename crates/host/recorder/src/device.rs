@@ -565,6 +565,11 @@ impl RecordedDisk {
         self.0.clone()
     }
 
+    /// Puts a mark into the recording.
+    pub fn mark(&self, text: &str) {
+        self.0.mark(text);
+    }
+
     /// Notes how many lines of marks were never finished.
     pub fn note_unfinished(&self, lines: usize) {
         self.0.note_unfinished(lines);

@@ -50,6 +50,8 @@ async fn write_to(core: &Core, offset: u64, data: IoBuf) -> FsResult<usize> {
 /// The devices as files.
 pub(crate) struct DeviceFs {
     pub(crate) cores: Vec<Rc<Core>>,
+    /// Called with each mark.
+    pub(crate) on_mark: Rc<dyn Fn(&str)>,
     /// Lines of marks that have begun.
     pub(crate) lines: Rc<RefCell<Lines>>,
     /// The writer of the write that is under way.
@@ -61,11 +63,6 @@ impl DeviceFs {
     fn device(&self, ino: Ino) -> Option<&Rc<Core>> {
         let number = ino.0.checked_sub(DEVICE_INO.0)?;
         self.cores.get(usize::try_from(number).ok()?)
-    }
-
-    /// Puts a mark into the traces of all devices.
-    fn mark(&self, text: &str) {
-        self.cores.iter().for_each(|core| core.mark(text));
     }
 
     fn attr(&self, ino: Ino) -> FsResult<Attr> {
@@ -163,13 +160,13 @@ impl FileSystem for DeviceFs {
             }
             CONTROL_INO => {
                 let text = data.strip_prefix(MARK).and_then(|text| std::str::from_utf8(text).ok());
-                self.mark(text.ok_or(Errno::Invalid)?.trim_end());
+                (self.on_mark)(text.ok_or(Errno::Invalid)?.trim_end());
                 Ok(data.len())
             }
             MARKS_INO => {
                 self.lines.borrow_mut().put(self.writer.get(), data, &mut |line: &str| {
                     if !line.trim().is_empty() {
-                        self.mark(line.trim_end());
+                        (self.on_mark)(line.trim_end());
                     }
                 });
                 Ok(data.len())

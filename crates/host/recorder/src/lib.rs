@@ -52,6 +52,6 @@ pub use folders::{
     Folder, Leftover, drop_mounts_of_others, leftovers, remove_leftovers, remove_own,
 };
 pub use markfile::{MarkFile, MarkLines, MarkServer};
-pub use session::{PseudoError, Session};
+pub use session::{PseudoError, Session, serve_marks};
 pub use storage::DeviceContents;
 pub use watchdog::WatchedMount;

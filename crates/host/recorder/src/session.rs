@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ordo_fuse::kernel::{Attach, AttachError, Attached, Detach};
 use ordo_fuse::{Handler, HandlerOptions, dev, loopdev};
-use ordo_runtime::{Executor, Runtime};
+use ordo_runtime::{Backend, Executor, Runtime};
 
 use crate::device::{Core, DeviceSetup, Recording};
 use crate::file::{CONTROL, DeviceFs, MARKS, START, name_of};
@@ -310,7 +310,8 @@ pub(crate) fn attach_files(
     Ok(ordo_fuse::kernel::attach(&how, folder.path())?)
 }
 
-/// Serves the files of devices and marks until the kernel releases them.
+/// Serves the files of devices and marks until the kernel releases them. A mark is put into the
+/// traces of all devices.
 pub(crate) async fn serve_files(
     runtime: Runtime,
     attached: Attached,
@@ -318,8 +319,37 @@ pub(crate) async fn serve_files(
     lines: Rc<RefCell<Lines>>,
     io_uring: bool,
 ) -> Result<(), String> {
+    let marked = cores.clone();
+    let on_mark = Rc::new(move |text: &str| marked.iter().for_each(|core| core.mark(text)));
+    serve_each(runtime, attached, cores, lines, on_mark, io_uring).await
+}
+
+/// Mounts the file of marks in `dir`, and calls `on_mark` with each mark that is written to it,
+/// before the write returns, until it is unmounted.
+///
+/// # Errors
+/// There is no FUSE.
+pub fn serve_marks(dir: &Path, on_mark: impl Fn(&str) + 'static) -> Result<(), PseudoError> {
+    let (source, flags) = (PathBuf::from("ordo-marks"), Vec::new());
+    let how = Attach { source, device: false, read_only: false, allow_other: true, flags };
+    let attached = ordo_fuse::kernel::attach(&how, dir)?;
+    let executor = Executor::real_on(Backend::Threads, 1);
+    let (runtime, on_mark) = (executor.runtime(), Rc::new(on_mark));
+    let serving = serve_each(runtime, attached, Vec::new(), Rc::default(), on_mark, false);
+    let served = executor.block_on(serving).map_err(|e| PseudoError::Server(e.to_string()))?;
+    served.map_err(PseudoError::Server)
+}
+
+async fn serve_each(
+    runtime: Runtime,
+    attached: Attached,
+    cores: Vec<Rc<Core>>,
+    lines: Rc<RefCell<Lines>>,
+    on_mark: Rc<dyn Fn(&str)>,
+    io_uring: bool,
+) -> Result<(), String> {
     let writer = Rc::new(Cell::default());
-    let fs = DeviceFs { cores, lines, writer: writer.clone() };
+    let fs = DeviceFs { cores, on_mark, lines, writer: writer.clone() };
     let options = HandlerOptions { io_uring, writer: Some(writer), ..HandlerOptions::default() };
     let handler = Rc::new(Handler::new(fs, options, Rc::new(|_: &str| {})));
     let stop = Rc::new(dev::Stop::default());

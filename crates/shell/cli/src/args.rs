@@ -32,7 +32,7 @@ fn metadata_size(text: &str) -> Result<MetadataSize, String> {
     }
 }
 
-fn cpu(text: &str) -> Result<CpuModel, String> {
+pub(crate) fn cpu(text: &str) -> Result<CpuModel, String> {
     CpuModel::by_name(text).ok_or_else(|| {
         let all: Vec<_> = CpuModel::ALL.iter().map(|m| m.name).collect();
         format!("no processor is called '{text}'; there are {}", all.join(", "))

@@ -41,6 +41,8 @@ pub enum Command {
     /// Find a file system's policies by experiment: journaling mode, thresholds, timers, the order
     /// of writes.
     Infer(commands::infer::Infer),
+    /// Show the Linux kernel that runs as a process, in virtual time (`--kernel guest`).
+    Guest(commands::guest::GuestArgs),
     /// Make an empty UFS2 file system in an image or on a device.
     Mkfs(Mkfs),
     /// Show the superblock and the cylinder groups of a UFS2 file system, the segments of an LFS,

@@ -61,6 +61,9 @@ fn status_of_error(command: Option<&std::ffi::OsStr>) -> u8 {
 
 fn main() -> ExitCode {
     let command = std::env::args_os().nth(1);
+    if let Some(status) = within_guest(command.as_deref()) {
+        return status;
+    }
     let fsck = command.as_ref().is_some_and(|a| a == "fsck");
     let cli = match Cli::try_parse_from(words()) {
         Ok(cli) => cli,
@@ -81,6 +84,22 @@ fn main() -> ExitCode {
             ExitCode::from(status_of_error(command.as_deref()))
         }
     }
+}
+
+/// Carries out a process of a guest kernel's, if this is one.
+fn within_guest(command: Option<&std::ffi::OsStr>) -> Option<ExitCode> {
+    let done = match command?.to_str()? {
+        "guest-init" => ordo_guest::init::first_process().map_err(anyhow::Error::from),
+        "guest-marks" => ordo_kernelfs::guest::serve_marks().map_err(anyhow::Error::from),
+        _ => return None,
+    };
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ordo: {}", told(&error));
+            ExitCode::FAILURE
+        }
+    })
 }
 
 /// The command line. If the program's name begins with `mount.`, mount(8) has called it.
@@ -127,6 +146,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Analyze(a) => commands::analyze::analyze(&a),
         Command::Trace(a) => commands::trace::trace(&a),
         Command::Infer(a) => commands::infer::run(&a),
+        Command::Guest(a) => commands::guest::run(&a),
         Command::Mkfs(a) => commands::mkfs::run(&a).map(done),
         Command::Info(a) => commands::info::run(&a).map(done),
         Command::Fsck(a) => commands::fsck::run(&a),

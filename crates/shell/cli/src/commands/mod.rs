@@ -12,6 +12,7 @@ pub mod crash;
 pub mod files;
 pub mod fsck;
 pub mod generate;
+pub mod guest;
 mod in_use;
 pub mod infer;
 pub mod info;

@@ -10,14 +10,16 @@ use clap::Args;
 use ordo_annotate::calls::{StoredCall, waited};
 use ordo_annotate::{files, private, store};
 use ordo_block::model::Model;
+use ordo_guest::Kernel;
 use ordo_kernelfs::kernel::{KernelMount, LiveSystem};
-use ordo_kernelfs::{WatchOptions, WatchedTraffic, WriteRule};
+use ordo_kernelfs::{GuestMount, WatchOptions, WatchedTraffic, WriteRule};
 use ordo_recorder::nbd::{Address, Nbd};
 use ordo_recorder::{DeviceSetup, KeepRequests, Recording, Transport};
 use ordo_report::number::parse_bytes;
 
 use super::analyze::tables;
 use super::calls::{Calls, waits};
+use super::guest::{self, GuestOptions};
 use super::parts::InParts;
 use super::rotate::{Rotate, SampleTimes};
 use super::running::Signals;
@@ -274,7 +276,9 @@ impl RecordOptions {
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Makes the file system on a device in memory, mounts it, runs the command in it, unmounts it, and
-prints what was written. Needs root. The exit status is the command's. A line 'mark TEXT' that the
+prints what was written. The exit status is the command's. With this machine's kernel it needs root
+and takes real time; with a guest kernel (--kernel guest: a Linux that runs as a process) it needs
+no root, and time is virtual: the same seed gives the same trace. A line 'mark TEXT' that the
 command writes to the file $ORDO_MARK is put into the trace; 'mark fsync INODE FIRST BYTES' notes
 that an fsync has returned, for ordo analyze --expect.
 
@@ -289,10 +293,11 @@ Examples:
   ordo trace export three.trace --to perfetto -o three.json
   ordo trace run --fs ext4 --rule 'delay file_data 2s' -- sh -c 'date > a; sync'
   ordo trace run --fs ext4 --disk viking -- sh -c 'date > a; sync'
+  ordo trace run --fs f2fs --kernel guest --disk nvme -- sh -c 'date > a; sleep 60; sync'
   ordo trace run --image vm.img --partition 2 -o vm -- sh -c 'date > a; sync'")]
 pub struct Run {
-    /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, ntfs, btrfs, if this machine can
-    /// mount it.
+    /// The file system: ext2, ext3, ext4, xfs, btrfs, jfs, reiserfs, f2fs, nilfs2, ntfs, ntfs3,
+    /// vfat, exfat or bcachefs, if the kernel has it.
     #[arg(long, short, value_name = "NAME", required_unless_present = "image")]
     fs: Option<String>,
     /// Mount a file system that is there already, in an image or on a device, which is changed.
@@ -316,6 +321,8 @@ pub struct Run {
     size: u64,
     #[command(flatten)]
     how: RecordOptions,
+    #[command(flatten)]
+    guest: GuestOptions,
     /// Write the device's contents before the trace to this file.
     #[arg(long, value_name = "FILE")]
     start: Option<PathBuf>,
@@ -368,6 +375,15 @@ pub struct Serve {
 }
 
 impl Run {
+    fn system(&self) -> LiveSystem {
+        LiveSystem {
+            name: self.fs.clone().unwrap_or_default(),
+            mkfs: self.mkfs.split_whitespace().map(str::to_owned).collect(),
+            options: self.mount_opts.clone(),
+            bytes: self.size / 4096 * 4096,
+        }
+    }
+
     fn keep_start(&self, recording: &Recording) -> Result<()> {
         let Some(path) = &self.start else { return Ok(()) };
         let wrote = private::file(path).and_then(|mut file| file.write_all(&recording.start));
@@ -391,17 +407,16 @@ pub(super) fn name_of(place: &Transport) -> String {
 /// There is no device, or the file system cannot be made or mounted, or the files cannot be
 /// written.
 pub fn run(args: &Run) -> Result<ExitCode> {
-    need_root("ordo trace run", "makes a device and mounts it")?;
     args.how.fit(args.calls)?;
     if let Some(image) = &args.image {
+        need_root("ordo trace run", "makes a device and mounts it")?;
         return run_on(args, image);
     }
-    let system = LiveSystem {
-        name: args.fs.clone().unwrap_or_default(),
-        mkfs: args.mkfs.split_whitespace().map(str::to_owned).collect(),
-        options: args.mount_opts.clone(),
-        bytes: args.size / 4096 * 4096,
-    };
+    let fs = args.fs.as_deref().unwrap_or_default();
+    if let Some(kernel) = args.guest.choose("ordo trace run", fs)? {
+        return run_in_guest(args, kernel);
+    }
+    let system = args.system();
     args.how.open()?;
     let signals = Signals::catch()?;
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
@@ -423,6 +438,37 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         None => Vec::new(),
     };
     args.how.report(&recording, Some(&seen), &calls)?;
+    status
+}
+
+/// Records a run in a guest kernel, in virtual time.
+fn run_in_guest(args: &Run, kernel: Kernel) -> Result<ExitCode> {
+    let unfit = [
+        (args.calls, "--calls, which needs strace beside the command"),
+        (args.how.is_in_parts(), "--rotate and --sample, which are for devices in use"),
+        (args.how.counters.is_some(), "--counters, which is for devices in use"),
+    ];
+    if let Some((_, option)) = unfit.into_iter().find(|(is_given, _)| *is_given) {
+        bail!("a recording in a guest kernel does not have {option}; take --kernel host");
+    }
+    let system = args.system();
+    args.how.open()?;
+    let signals = Signals::catch()?;
+    let mut setup = args.how.setup(Transport::Memory(system.bytes));
+    setup.keep_start = args.start.is_some();
+    let release = kernel.release().to_owned();
+    let guest = args.guest.setup(kernel, &signals)?;
+    let mounted = GuestMount::new(&system, args.how.wanted(), setup, guest)?;
+    let status = guest::carry_out(&mounted, &signals, &args.command);
+    let (seconds, seed) = (mounted.seconds(), args.guest.seed);
+    eprintln!("ordo: Linux {release} as a process: {seconds:.6} s of virtual time, seed {seed}");
+    let (recording, seen) = match mounted.finish() {
+        Ok(finished) => finished,
+        // The reason why the guest ended is the better one.
+        Err(error) => return Err(status.err().unwrap_or(error.into())),
+    };
+    args.keep_start(&recording)?;
+    args.how.report(&recording, seen.as_ref(), &[])?;
     status
 }
 

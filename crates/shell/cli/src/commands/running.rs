@@ -40,7 +40,7 @@ impl Signals {
     }
 
     /// The last signal caught.
-    fn caught(&self) -> Option<Signal> {
+    pub(super) fn caught(&self) -> Option<Signal> {
         match self.0.load(Ordering::Relaxed) as i32 {
             SIGINT => Some(Signal::INT),
             SIGTERM => Some(Signal::TERM),

@@ -32,7 +32,7 @@ enum TraceCommand {
     /// Print every request of a trace with its meaning.
     Show(Show),
     /// Record what a kernel file system writes while a command uses it.
-    Run(super::record::Run),
+    Run(Box<super::record::Run>),
     /// Record the requests to a device or an image while a command uses it.
     Attach(super::attach::AttachTo),
     /// Serve a device over NBD, and record its requests, while a command runs.
