@@ -81,6 +81,16 @@ impl RamDisk {
     }
 }
 
+impl RamDisk {
+    /// The ranges of bytes that were ever written; the rest is zero.
+    pub fn written(&self) -> Vec<std::ops::Range<usize>> {
+        let chunks = self.chunks.borrow();
+        let used = chunks.iter().enumerate().filter(|(_, chunk)| chunk.is_some());
+        let len = usize::try_from(self.geometry.bytes).expect("fits in memory");
+        used.map(|(n, _)| n * CHUNK..((n + 1) * CHUNK).min(len)).collect()
+    }
+}
+
 /// Whether all bytes are zero. Each byte is compared with the next one, which a comparison of
 /// memory does for many at once.
 fn is_zero(data: &[u8]) -> bool {

@@ -93,7 +93,18 @@ pub fn recording_of(volume: &DiskVolume, recording: &Recording) -> Recording {
             _ => requests += 1,
         }
     }
-    let within = volume.origin as usize..(volume.origin + volume.bytes) as usize;
-    let start = recording.start.get(within).map_or_else(Vec::new, <[u8]>::to_vec);
-    Recording { start, trace, clock: recording.clock, marks, unfinished: recording.unfinished }
+    let within: std::ops::Range<usize> =
+        volume.origin as usize..(volume.origin + volume.bytes) as usize;
+    let start = recording.start.get(within.clone()).map_or_else(Vec::new, <[u8]>::to_vec);
+    let here = recording.used.iter().map(|r| r.start.max(within.start)..r.end.min(within.end));
+    let used = here.filter(|r| !r.is_empty() && !start.is_empty());
+    let used = used.map(|r| r.start - within.start..r.end - within.start).collect();
+    Recording {
+        start,
+        used,
+        trace,
+        clock: recording.clock,
+        marks,
+        unfinished: recording.unfinished,
+    }
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -226,6 +227,9 @@ impl DeviceSetup {
 pub struct Recording {
     /// The device's contents at the beginning of the trace; empty if they were not to be kept.
     pub start: Vec<u8>,
+    /// The ranges of `start` outside of which it is zero. That memory was never touched, and should
+    /// not be.
+    pub used: Vec<Range<usize>>,
     /// Every request since then, or the last ones.
     pub trace: Trace,
     /// A moment on this process's clock, and exactly the same moment on the trace's, so that
@@ -342,6 +346,9 @@ impl BlockDevice for Ruled {
     }
 }
 
+/// The contents before the recording, and the ranges outside of which they are zero.
+type Start = (Vec<u8>, Vec<Range<usize>>);
+
 /// The device on the thread that serves it.
 pub(crate) struct Core {
     tap: Tap<Ruled>,
@@ -359,7 +366,7 @@ pub(crate) struct Core {
     keep_start: bool,
     /// Whether marks are kept.
     marked: bool,
-    start: RefCell<Option<Vec<u8>>>,
+    start: RefCell<Option<Start>>,
     /// The marks: the number of requests issued before, the moment, and the text.
     marks: RefCell<Vec<(u64, Time, String)>>,
     /// The number of lines of marks that were never finished.
@@ -519,7 +526,7 @@ impl Core {
         if let Some(observer) = self.observer.take() {
             observer.finish();
         }
-        let start = self.start.take()?;
+        let (start, used) = self.start.take()?;
         let now = self.runtime.now();
         let clock = (self.runtime.instant(now).unwrap_or_else(Instant::now), now);
         let mut trace = Trace::from_records(&self.recorder.take(), SECTOR);
@@ -530,7 +537,7 @@ impl Core {
         let model = self.tap.inner().disk.model();
         trace.set_disk((model.name != catalog::RAM.name).then_some(model.name));
         let unfinished = self.unfinished.get();
-        Some(Recording { start, trace, clock, marks: numbers, unfinished })
+        Some(Recording { start, used, trace, clock, marks: numbers, unfinished })
     }
 }
 

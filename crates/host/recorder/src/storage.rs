@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
@@ -48,21 +49,25 @@ impl Held {
         }
     }
 
-    /// All `bytes` bytes. Parts that are zero take no memory. A part that cannot be read is zero.
-    pub(crate) fn whole(&self, bytes: u64) -> Vec<u8> {
+    /// All `bytes` bytes, and the ranges outside of which they are zero and take no memory. A part
+    /// that cannot be read is zero.
+    pub(crate) fn whole(&self, bytes: u64) -> (Vec<u8>, Vec<Range<usize>>) {
         let file = match self {
-            Held::Memory(ram) => return ram.to_vec(),
+            Held::Memory(ram) => return (ram.to_vec(), ram.written()),
             Held::Path(file) => file,
         };
+        let mut used = Vec::new();
         let (mut whole, mut piece) = (vec![0; bytes as usize], vec![0; ZEROS as usize]);
         for (number, part) in whole.chunks_mut(ZEROS as usize).enumerate() {
             let piece = &mut piece[..part.len()];
             let read = file.read_exact_at(piece, number as u64 * ZEROS);
             if read.is_ok() && piece.iter().any(|byte| *byte != 0) {
                 part.copy_from_slice(piece);
+                let from = number * ZEROS as usize;
+                used.push(from..from + part.len());
             }
         }
-        whole
+        (whole, used)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use ordo_annotate::BlockRow;
+use ordo_crash::base::Base;
 use ordo_crash::history::{BEFORE, History};
 use ordo_crash::recording::HistoryRecorder;
 use ordo_crash::run::{DiskRun, Event, Write};
@@ -101,7 +102,8 @@ fn run(
     events: Vec<(Time, Event)>,
     history: Arc<History>,
 ) -> Run {
-    let disks = vec![DiskRun { base: Arc::new(recording.start.into()), writes }];
+    let disks =
+        vec![DiskRun { base: Arc::new(Base::used(recording.start, &recording.used)), writes }];
     let events = events.into_iter().map(|(_, event)| event).collect();
     Run { model, unit, disks, events, history }
 }

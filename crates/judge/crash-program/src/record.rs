@@ -11,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ordo_block::spill::Spill;
+use ordo_crash::base::Base;
 use ordo_crash::run::Event;
 use ordo_crash::{CrashModel, Run};
 use ordo_kernelfs::WatchOptions;
@@ -463,7 +464,9 @@ impl Ran {
         let is_failed = |event: &&Event| matches!(event, Event::Failed { .. });
         let failed = events.iter().filter(is_failed).count();
         let unfinished = first.unfinished;
-        let bases = recordings.into_iter().map(|recording| Arc::new(recording.start.into()));
+        let bases = recordings
+            .into_iter()
+            .map(|recording| Arc::new(Base::used(recording.start, &recording.used)));
         let run = run_of(plan.model, bases.zip(requests.writes), events);
         Recorded {
             system: plan.system.clone(),

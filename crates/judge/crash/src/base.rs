@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
@@ -54,14 +55,16 @@ impl From<Vec<u8>> for Base {
     }
 }
 
-/// The parts of `whole` that are not zero.
-fn used(whole: &Arc<Vec<u8>>) -> Vec<(u64, Bytes)> {
+/// The parts of `whole` that are not zero, all of which are within some ranges.
+fn parts(whole: &Arc<Vec<u8>>, within: &[Range<usize>]) -> Vec<(u64, Bytes)> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for (n, piece) in whole.chunks(PIECE).enumerate() {
-        if piece.iter().all(|b| *b == 0) {
+    let pieces =
+        within.iter().flat_map(|range| range.clone().step_by(PIECE).map(|from| (from, range.end)));
+    for (from, end) in pieces {
+        let to = (from + PIECE).min(end);
+        if whole[from..to].iter().all(|b| *b == 0) {
             continue;
         }
-        let (from, to) = (n * PIECE, n * PIECE + piece.len());
         match ranges.last_mut() {
             Some(last) if last.1 == from => last.1 = to,
             _ => ranges.push((from, to)),
@@ -72,6 +75,14 @@ fn used(whole: &Arc<Vec<u8>>) -> Vec<(u64, Bytes)> {
 }
 
 impl Base {
+    /// The contents in `whole`, which is zero outside of some ranges and is not read there: memory
+    /// that was never touched stays so.
+    pub fn used(whole: Vec<u8>, within: &[Range<usize>]) -> Base {
+        let whole = Arc::new(whole);
+        let pieces = parts(&whole, within).into();
+        Base { len: whole.len() as u64, whole: Some(whole), pieces }
+    }
+
     /// The length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a disk without a byte is none")]
     pub fn len(&self) -> u64 {
@@ -81,7 +92,11 @@ impl Base {
     /// The parts that are not zero: the first byte and the contents; ascending, and none over
     /// another.
     pub fn pieces(&self) -> &[(u64, Bytes)] {
-        self.pieces.get_or_init(|| self.whole.as_ref().map(used).unwrap_or_default())
+        self.pieces.get_or_init(|| {
+            let whole = self.whole.as_ref();
+            let all = |whole: &Arc<Vec<u8>>| parts(whole, std::slice::from_ref(&(0..whole.len())));
+            whole.map(all).unwrap_or_default()
+        })
     }
 
     /// All bytes in one piece of memory, which may have to be made.
