@@ -53,8 +53,11 @@ pub struct GuestSetup {
     /// The processor, whose prices of a system call and of a KiB that it copies are charged if the
     /// kernel can charge them.
     pub cpu: CpuModel,
-    /// Directories of the host that the guest may write to. All others can be read.
+    /// Directories of the host that the guest may write to. All others can be read, but for those
+    /// below `/tmp`, `/var/tmp`, `/run` and `/dev/shm`, where the guest has its own.
     pub shared: Vec<PathBuf>,
+    /// Directories below these that can be read all the same.
+    pub shown: Vec<PathBuf>,
     /// The time of day at the executor's time zero, in nanoseconds since 1970.
     pub epoch_ns: u64,
     /// The real time for which a program may compute without a pause.
@@ -75,6 +78,7 @@ impl GuestSetup {
             seed: 1,
             cpu: CpuModel::NONE,
             shared: Vec::new(),
+            shown: Vec::new(),
             epoch_ns: ordo_runtime::VIRTUAL_EPOCH.unsigned_abs() * 1_000_000_000,
             patience: Duration::from_secs(60),
             stop: Rc::new(|| false),
@@ -101,8 +105,8 @@ pub struct Guest {
     entry: RefCell<Option<Entry>>,
     vm: Rc<Vm>,
     control: Rc<Control>,
-    /// Directories that are to be shared before the first order.
-    shares: RefCell<Vec<PathBuf>>,
+    /// Directories of the host that are to be mounted before the first order, with their options.
+    shares: RefCell<Vec<(PathBuf, &'static str)>>,
 }
 
 /// The guest's process and everything that it is connected to.
@@ -248,7 +252,14 @@ impl Guest {
             folder,
         });
         let entry = RefCell::new(Some(runtime.enter(Rc::clone(&vm) as Rc<dyn CalendarClient>)));
-        Ok(Guest { entry, vm, control, shares: RefCell::new(setup.shared) })
+        // A directory below another one is mounted after it.
+        let mut shares: Vec<(PathBuf, &'static str)> =
+            setup.shown.into_iter().map(|d| (d, "ro,")).collect();
+        shares.retain(|(dir, _)| !setup.shared.contains(dir));
+        shares.extend(setup.shared.into_iter().map(|dir| (dir, "")));
+        shares.sort();
+        shares.dedup();
+        Ok(Guest { entry, vm, control, shares: RefCell::new(shares) })
     }
 
     /// Gives an order, and waits in virtual time until it is carried out.
@@ -256,10 +267,10 @@ impl Guest {
     /// # Errors
     /// The guest is gone.
     pub async fn ask(&self, order: &Order) -> Result<GuestAnswer, GuestError> {
-        for dir in self.shares.take() {
+        for (dir, options) in self.shares.take() {
             // A file system of the host's has the name of its directory as its options.
             let (fs, source) = ("hostfs".to_owned(), PathBuf::from("none"));
-            let options = dir.display().to_string();
+            let options = format!("{options}{}", dir.display());
             let order = Order::Mount { fs, source, dir, options };
             if let GuestAnswer::Failed(why) = self.control.ask(&order).await? {
                 return Err(GuestError::Order(why));
@@ -362,9 +373,9 @@ impl Process {
         }
     }
 
-    /// Keeps the kernel and the guest's programs on one processor, this thread's at the moment. Only
-    /// one of them runs at a time, and each system call passes from one to the other, which takes
-    /// several times as long between processors.
+    /// Keeps the kernel and the guest's programs on one processor, this thread's at the moment.
+    /// Only one of them runs at a time, and each system call passes from one to the other, which
+    /// takes several times as long between processors.
     fn stay_on_one_processor(&self) {
         use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
         let mut one = CpuSet::new();

@@ -306,6 +306,8 @@ pub struct Crash {
     /// xfs:external-log[=SIZE], btrfs:devices=N.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
+    #[command(flatten)]
+    pub kernel: crate::commands::guest::KernelOption,
     /// Hold all systems to the promise of this one, not to their own.
     #[arg(conflicts_with = "command", long = "hold-to", value_name = "SYSTEM", value_parser = system)]
     pub hold_to: Option<System>,

@@ -18,6 +18,7 @@ use ordo_crash::campaign::CycleResult;
 use ordo_crash::campaign::{CampaignPlan, Results, merge};
 use ordo_crash::cycle::CrashCycles;
 use ordo_crash::{Budget, CachePlan, Config, CrashModel, FsGeometry, StateRule};
+use ordo_crash_program::ProgramSystem;
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
 use ordo_systems::{AnySystem, System};
@@ -32,7 +33,19 @@ pub use status::CrashStatus;
 /// The assumptions of the models, from the project's documentation.
 const MODELS: &str = include_str!("../../../../../docs/crash-model.md");
 
+/// Memory of a guest kernel, for recordings and states.
+const GUEST_MEMORY: u64 = 4 << 30;
+
 pub fn run(args: &Crash) -> Result<ExitCode> {
+    let is_search = args.command.is_none() && !args.explain_model;
+    let external = args.fs.iter().find(|fs| ProgramSystem::is_named(fs)).filter(|_| is_search);
+    if let Some(fs) = external {
+        let kind = fs.split([':', '-']).next().unwrap_or_default();
+        let (limits, results) = ((args.seed, GUEST_MEMORY), failure_file::state_folder().ok());
+        if let Some(status) = args.kernel.again(("ordo crash", kind), limits, results)? {
+            return Ok(status);
+        }
+    }
     match &args.command {
         Some(CrashCommand::Replay { file, json, shell, yes }) => {
             let text = std::fs::read_to_string(file);

@@ -14,9 +14,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
-use ordo_guest::orders::GuestAnswer;
-use ordo_guest::{GuestSetup, Kernel};
+use ordo_block::model::{Model, Modeled};
+use ordo_block::ram::RamDisk;
+use ordo_block::{BlockDevice, Device};
+use ordo_guest::orders::{GuestAnswer, GuestProgram, Order};
+use ordo_guest::{Guest, GuestSetup, Kernel};
 use ordo_kernelfs::{GuestMount, LiveError};
+use ordo_runtime::Executor;
 use ordo_runtime::cpu::CpuModel;
 
 use super::running::Signals;
@@ -44,13 +48,20 @@ impl FromStr for KernelChoice {
     }
 }
 
-/// Options of a guest kernel.
-#[derive(Args, Clone, Debug)]
-pub struct GuestOptions {
+/// The choice of a kernel.
+#[derive(Args, Clone, Debug, Default)]
+pub struct KernelOption {
     /// The kernel: host, guest (a Linux that runs as a process, in virtual time, without root), or
     /// the path of one (built by make ARCH=um) [default: host for root, if it has the file system].
     #[arg(long, value_name = "KERNEL", help_heading = "Guest kernel")]
     pub kernel: Option<KernelChoice>,
+}
+
+/// Options of a guest kernel.
+#[derive(Args, Clone, Debug)]
+pub struct GuestOptions {
+    #[command(flatten)]
+    pub kernel: KernelOption,
     /// The seed of a guest's random numbers: one seed is one run, to the byte and nanosecond.
     #[arg(long, default_value_t = 1, value_name = "NUMBER", help_heading = "Guest kernel")]
     pub seed: u64,
@@ -70,6 +81,27 @@ pub struct GuestOptions {
     pub patience: u64,
 }
 
+/// Seconds for which Ordo itself may compute in a guest.
+const LONG: u64 = 600;
+
+/// The words of a guest kernel that could not map memory for a program.
+const NO_MAPPINGS: &str = "vm.max_map_count has been reached";
+
+/// Set in the environment of `ordo` in a guest, where the kernel is the right one already.
+const WITHIN: &str = "ORDO_WITHIN_GUEST";
+
+/// The directories that a command needs and a guest would not see: the present one, and that of the
+/// program, if it is given by its path.
+fn hidden(command: &[OsString]) -> Vec<PathBuf> {
+    let own = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
+    let program = command.first().map(Path::new).filter(|p| p.components().count() > 1);
+    let program = program.and_then(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()));
+    let all = [std::env::current_dir().ok(), program];
+    let is_hidden =
+        |dir: &PathBuf| own.iter().any(|own| dir.starts_with(own) && dir != Path::new(own));
+    all.into_iter().flatten().filter(is_hidden).collect()
+}
+
 /// Whether the kernel of this machine has a file system, or may load it, or a program mounts it.
 fn host_has(fs: &str) -> bool {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -81,12 +113,15 @@ fn host_has(fs: &str) -> bool {
             .is_ok_and(|status| status.success())
 }
 
-impl GuestOptions {
+impl KernelOption {
     /// The guest kernel for a file system; `None` if it is the host's kernel that is used.
     ///
     /// # Errors
     /// There is no guest kernel, and the caller may not use the host's.
     pub fn choose(&self, command: &str, fs: &str) -> Result<Option<Kernel>> {
+        if std::env::var_os(WITHIN).is_some() {
+            return Ok(None);
+        }
         let is_root = rustix::process::geteuid().is_root();
         match &self.kernel {
             Some(KernelChoice::Host) => {
@@ -107,11 +142,62 @@ impl GuestOptions {
         }
     }
 
+    /// The guest kernel that is named, or that is found.
+    ///
+    /// # Errors
+    /// There is none, or the options ask for the host's.
+    fn guest_kernel(&self) -> Result<Kernel> {
+        match &self.kernel {
+            Some(KernelChoice::At(path)) => Ok(Kernel::at(path)?),
+            Some(KernelChoice::Host) => {
+                Err(anyhow!("--kernel host: this machine's kernel runs already"))
+            }
+            _ => Ok(Kernel::find()?),
+        }
+    }
+
+    /// Runs this command once more in a guest with this much memory, where it is root and the
+    /// kernel has its file system; `None` if it goes on here.
+    ///
+    /// `results` is a directory for results besides the present one.
+    ///
+    /// # Errors
+    /// There is no guest kernel, or it ends.
+    pub fn again(
+        &self,
+        (command, fs): (&str, &str),
+        (seed, memory): (u64, u64),
+        results: Option<PathBuf>,
+    ) -> Result<Option<ExitCode>> {
+        let Some(kernel) = self.choose(command, fs)? else { return Ok(None) };
+        let own = std::env::current_exe().context("finding this program")?;
+        let words = std::iter::once(own.into_os_string()).chain(std::env::args_os().skip(1));
+        // Results go where they would go without a guest.
+        let dir = std::env::current_dir().context("finding the present directory")?;
+        let share = [dir].into_iter().filter(|dir| dir != Path::new("/")).chain(results).collect();
+        let guest = GuestOptions {
+            kernel: self.clone(),
+            seed,
+            memory,
+            share,
+            cpu: CpuModel::NONE,
+            patience: LONG,
+        };
+        within(&guest, kernel, Executor::simulated(seed), Vec::new(), words.collect()).map(Some)
+    }
+}
+
+impl GuestOptions {
     /// The configuration of a guest, which ends when a signal is caught.
     ///
     /// # Errors
     /// A shared directory is none, or this program has no path.
-    pub(super) fn setup(&self, kernel: Kernel, signals: &Signals) -> Result<GuestSetup> {
+    pub(super) fn setup(
+        &self,
+        kernel: Kernel,
+        signals: &Signals,
+        command: &[OsString],
+    ) -> Result<GuestSetup> {
         if !kernel.is_patched() {
             eprintln!(
                 "ordo: {} has not Ordo's changes (make guest-kernel): its processor is free, and contents differ from run to run",
@@ -137,6 +223,7 @@ impl GuestOptions {
             seed: self.seed,
             cpu: self.cpu,
             shared: shared?,
+            shown: hidden(command),
             patience: Duration::from_secs(self.patience.max(1)),
             stop: Rc::new(move || signals.caught().is_some()),
             ..GuestSetup::new(kernel, init)
@@ -155,12 +242,27 @@ pub(super) fn carry_out(
     command: &[String],
 ) -> Result<ExitCode> {
     let words = command.iter().map(OsString::from).collect();
-    let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    environment.retain(|(name, _)| name != "ORDO_MARK" && name != "ORDO_KERNEL");
-    environment.push(("ORDO_MARK".into(), mounted.control().into()));
-    let [output, errors] = mounted.outputs();
+    let environment = environment([("ORDO_MARK".into(), mounted.control().into())]);
+    shown_while(mounted.outputs(), signals, || mounted.run(words, environment))
+}
+
+/// This process's environment, with one more variable.
+fn environment(more: [(OsString, OsString); 1]) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    all.retain(|(name, _)| name != "ORDO_MARK" && name != "ORDO_KERNEL");
+    all.extend(more);
+    all
+}
+
+/// Shows what a program in a guest writes to its two files while it runs. The exit status is the
+/// program's.
+fn shown_while(
+    [output, errors]: [PathBuf; 2],
+    signals: &Signals,
+    run: impl FnOnce() -> Result<GuestAnswer, LiveError>,
+) -> Result<ExitCode> {
     let shown = [Shown::begin(output, false), Shown::begin(errors, true)];
-    let ended = mounted.run(words, environment);
+    let ended = run();
     shown.into_iter().for_each(Shown::end);
     match ended {
         Ok(GuestAnswer::Ended { code, signal }) => {
@@ -169,7 +271,7 @@ pub(super) fn carry_out(
         }
         Ok(_) => Ok(ExitCode::SUCCESS),
         Err(LiveError::Stopped) => {
-            eprintln!("ordo: the guest was stopped; its recording up to then is kept");
+            eprintln!("ordo: the guest was stopped");
             let signal = signals.caught().map_or(0, rustix::process::Signal::as_raw);
             Ok(ExitCode::from(128 + signal as u8))
         }
@@ -226,14 +328,16 @@ fn copy_on(path: &Path, file: &mut Option<File>, is_error: bool) {
     }
 }
 
-/// A Linux kernel that runs as a process: what it can do, and a shell in it.
+/// A Linux kernel that runs as a process, in virtual time: what it can do, and a command in it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 The kernel is that of $ORDO_KERNEL, of the cache (`make guest-kernel` in Ordo's sources builds it
 there), of the package, or Debian's package user-mode-linux.
 
-Example:
-  ordo guest info")]
+Examples:
+  ordo guest info
+  ordo guest run -- sh -c 'date; sleep 86400; date'
+  ordo guest run --disk nvme --size 64m -- sh -c 'mkfs.ext4 -q /dev/vda; mount /dev/vda /tmp; df /tmp'")]
 pub struct GuestArgs {
     #[command(subcommand)]
     command: GuestCommand,
@@ -241,6 +345,8 @@ pub struct GuestArgs {
 
 #[derive(Debug, Subcommand)]
 enum GuestCommand {
+    /// Run a command in a guest, as its root: the host's files can be read, time is virtual.
+    Run(Box<RunInGuest>),
     /// Show which kernel is used, what it can do, and which file systems it has.
     Info {
         /// The kernel [default: the one that is found].
@@ -250,6 +356,73 @@ enum GuestCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Run a command in a guest, as its root.
+#[derive(Args, Debug)]
+pub struct RunInGuest {
+    /// Give the guest a disk of this size, /dev/vda, whose contents are zero.
+    #[arg(long, value_name = "BYTES", value_parser = ordo_report::number::parse_bytes)]
+    size: Option<u64>,
+    /// The model of that disk: viking, hdd-4tb, sata-ssd, nvme and so on.
+    #[arg(long, value_name = "MODEL", value_parser = crate::args::disk, requires = "size")]
+    disk: Option<&'static Model>,
+    #[command(flatten)]
+    guest: GuestOptions,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn run_command(args: &RunInGuest) -> Result<ExitCode> {
+    let kernel = args.guest.kernel.guest_kernel()?;
+    let executor = Executor::simulated(args.guest.seed);
+    let runtime = executor.runtime();
+    let disk = args.size.map(|bytes| {
+        let model = args.disk.unwrap_or(&ordo_block::model::catalog::RAM);
+        Modeled::new(&runtime, model, RamDisk::new(bytes / 4096 * 4096)).erase()
+    });
+    within(&args.guest, kernel, executor, disk.into_iter().collect(), args.command.clone())
+}
+
+/// Runs a command in a guest with these disks.
+fn within(
+    options: &GuestOptions,
+    kernel: Kernel,
+    executor: Executor,
+    disks: Vec<Device>,
+    words: Vec<OsString>,
+) -> Result<ExitCode> {
+    let signals = Signals::catch()?;
+    let release = kernel.release().to_owned();
+    let folder = tempfile::Builder::new().prefix("ordo-output-").tempdir().context("a folder")?;
+    let mut setup = options.setup(kernel, &signals, &words)?;
+    setup.disks = disks;
+    setup.shared.push(folder.path().to_owned());
+    let runtime = executor.runtime();
+    let guest = Guest::start(&runtime, setup)?;
+    let outputs = ["output", "errors"].map(|name| folder.path().join(name));
+    let [output, errors] = outputs.clone().map(Some);
+    let dir = std::env::current_dir().context("finding the present directory")?;
+    let environment = environment([(WITHIN.into(), "1".into())]);
+    let program = GuestProgram { words, environment, dir, user: None, output, errors };
+    let order = Order::Run(program);
+    let status = shown_while(outputs, &signals, || {
+        let asked = executor.block_on(guest.ask(&order));
+        Ok(asked.map_err(|stuck| LiveError::Program(stuck.to_string()))??)
+    });
+    if guest.log().contains(NO_MAPPINGS) {
+        eprintln!(
+            "ordo: a program in the guest was ended, since this machine allows its processes too few mappings of memory: \
+             raise vm.max_map_count (sysctl)"
+        );
+    }
+    let (seconds, seed) = (runtime.now().as_secs_f64(), options.seed);
+    eprintln!("ordo: Linux {release} as a process: {seconds:.6} s of virtual time, seed {seed}");
+    if guest.failure().is_none() {
+        executor.block_on(guest.power_off()).map_err(|stuck| anyhow!("{stuck}"))??;
+    }
+    status
 }
 
 /// The options of the kernel's configuration, and the file systems that they bring.
@@ -288,7 +461,10 @@ struct Abilities<'a> {
 /// # Errors
 /// There is no guest kernel.
 pub fn run(args: &GuestArgs) -> Result<ExitCode> {
-    let GuestCommand::Info { kernel, json } = &args.command;
+    let (kernel, json) = match &args.command {
+        GuestCommand::Run(args) => return run_command(args),
+        GuestCommand::Info { kernel, json } => (kernel, json),
+    };
     let kernel = match kernel {
         Some(path) => Kernel::at(path)?,
         None => Kernel::find()?,

@@ -10,8 +10,8 @@ use ordo_kernelfs::kernel::{LiveError, LiveSystem};
 use ordo_report::json;
 use ordo_report::number::parse_bytes;
 
+use super::guest::KernelOption;
 use crate::interrupt;
-use crate::privileges::need_root;
 
 /// `ordo infer`.
 #[derive(Args, Debug)]
@@ -21,12 +21,13 @@ from the kinds of blocks and the times of requests: the journaling mode (the dev
 the device is copied as in a power cut), what is logged, whether flushes protect commits, compound
 transactions, overlap of journal and data, commit threshold and checkpoint trigger as shares of
 the journal, timers; what waits for writes of each kind (they are delayed), and which kinds a
-restart needs (they are dropped before a power cut). No answer is built in. Needs root and some
-minutes.
+restart needs (they are dropped before a power cut). No answer is built in. With this
+machine's kernel it needs root and some minutes; in a guest kernel neither, since time is virtual.
 
 Examples:
   ordo infer --fs ext3 --mkfs '-J size=4' --mount-opts data=journal
-  ordo infer --fs xfs --only mode,logging --json")]
+  ordo infer --fs xfs --only mode,logging --json
+  ordo infer --fs jfs --kernel guest")]
 pub struct Infer {
     /// The file system: ext2, ext3, ext4, xfs, jfs, reiserfs, if the kernel has it.
     #[arg(long, short, value_name = "NAME")]
@@ -50,6 +51,15 @@ pub struct Infer {
     /// The longest wait for timers, in seconds, over all trials.
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     wait: u64,
+    #[command(flatten)]
+    kernel: KernelOption,
+    /// The seed of a guest's random numbers: one seed is one result.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER", help_heading = "Guest kernel")]
+    seed: u64,
+    /// Memory of a guest, for all that its devices hold.
+    #[arg(long, default_value = "6g", value_name = "BYTES", value_parser = parse_bytes,
+        help_heading = "Guest kernel")]
+    memory: u64,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -60,11 +70,14 @@ pub struct Infer {
 /// # Errors
 /// The file system cannot be made, mounted or watched.
 pub fn run(args: &Infer) -> Result<ExitCode> {
-    need_root("ordo infer", "makes devices and mounts file systems")?;
     let known = |name: &String| EXPERIMENTS.iter().any(|(e, _)| e == name);
     if let Some(name) = args.only.iter().find(|name| !known(name)) {
         let all: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
         bail!("no experiment is called '{name}'; there are {}", all.join(", "));
+    }
+    let guest = args.kernel.again(("ordo infer", &args.fs), (args.seed, args.memory), None)?;
+    if let Some(status) = guest {
+        return Ok(status);
     }
     let system = LiveSystem {
         name: args.fs.clone(),

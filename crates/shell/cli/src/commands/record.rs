@@ -413,7 +413,7 @@ pub fn run(args: &Run) -> Result<ExitCode> {
         return run_on(args, image);
     }
     let fs = args.fs.as_deref().unwrap_or_default();
-    if let Some(kernel) = args.guest.choose("ordo trace run", fs)? {
+    if let Some(kernel) = args.guest.kernel.choose("ordo trace run", fs)? {
         return run_in_guest(args, kernel);
     }
     let system = args.system();
@@ -457,7 +457,8 @@ fn run_in_guest(args: &Run, kernel: Kernel) -> Result<ExitCode> {
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
     let release = kernel.release().to_owned();
-    let guest = args.guest.setup(kernel, &signals)?;
+    let words: Vec<std::ffi::OsString> = args.command.iter().map(Into::into).collect();
+    let guest = args.guest.setup(kernel, &signals, &words)?;
     let mounted = GuestMount::new(&system, args.how.wanted(), setup, guest)?;
     let status = guest::carry_out(&mounted, &signals, &args.command);
     let (seconds, seed) = (mounted.seconds(), args.guest.seed);

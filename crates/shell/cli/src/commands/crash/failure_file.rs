@@ -31,7 +31,7 @@ pub(super) fn write(path: Option<&Path>, name: &str, text: &str) -> Result<PathB
 }
 
 /// The user's directory for such files, made if need be.
-fn state_folder() -> Result<PathBuf> {
+pub(super) fn state_folder() -> Result<PathBuf> {
     let of = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
     let state = of("XDG_STATE_HOME").filter(|path| path.is_absolute());
     let state = state.or_else(|| of("HOME").map(|home| home.join(".local/state")));
