@@ -20,6 +20,7 @@ help:
 	@echo 'make test-kills [KILLS=200] [FSCK=/path/to/fsck_ffs]  mounts killed at random, written to docs/results/kills.md'
 	@echo 'make test-stress [CALLS=100000 SEED=1 SEEDS=1 ONLY=soft-updates]  eight threads on mounts of every kind'
 	@echo 'make guest-kernel [LINUX_SOURCE=/path/to/tree]  a Linux that runs as a process, for ordo trace run --kernel guest'
+	@echo 'make guest-table [RUNS=100]  each file system in that kernel, written to docs/results/guest.md'
 	@echo 'make lint    formatting, lints as errors, style'
 	@echo 'make bench   the figures, written to docs/results/'
 	@echo 'make reproduce  what the papers measured, side by side, written to docs/results/reproduced.md'
@@ -85,6 +86,13 @@ guest-kernel:
 	    apt-get install -y -qq $$missing >/dev/null || echo "could not install$$missing"; fi; \
 	fi
 	@LINUX_SOURCE=$(LINUX_SOURCE) crates/host/guest/kernel/build
+
+# Each file system in the guest kernel, RUNS recordings of one seed each, written to docs/results/guest.md.
+RUNS ?= 100
+.PHONY: guest-table
+guest-table: guest-kernel
+	ORDO_GUEST_RUNS=$(RUNS) ORDO_GUEST_PAGE=$(CURDIR)/docs/results/guest.md \
+	  $(CARGO) test --release --package ordo-cli --test guest -- --ignored --nocapture a_page_of_each
 
 # As root on Debian the missing ones are installed; elsewhere their tests say that they are skipped.
 judges:

@@ -169,6 +169,15 @@ fn accept(
     }
 }
 
+/// The file system in which a kernel puts the guest's memory, if it may.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Whether a file system may come to hold so many bytes. That of a container often holds 64 MiB,
+/// and a kernel whose memory does not fit is ended by a signal.
+fn has_room(dir: &str, bytes: u64) -> bool {
+    rustix::fs::statvfs(dir).is_ok_and(|of| of.f_bavail * of.f_frsize >= bytes)
+}
+
 /// The kernel's command line. It is the same in each run: the kernel's random numbers follow from
 /// it, too. Paths are relative to the guest's folder.
 fn command(setup: &GuestSetup, folder: &Path, disks: usize) -> Result<Command, GuestError> {
@@ -184,6 +193,9 @@ fn command(setup: &GuestSetup, folder: &Path, disks: usize) -> Result<Command, G
         .stderr(errors)
         .process_group(0);
     crate::calls::without_random_addresses(&mut command);
+    if !has_room(SHARED_MEMORY, setup.memory << 20) {
+        command.env("TMPDIR", std::env::temp_dir());
+    }
     command.args(
         [
             format!("mem={}M", setup.memory),

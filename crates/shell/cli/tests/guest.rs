@@ -300,3 +300,95 @@ fn linux_reads_and_writes_what_ordo_made() {
         assert!(!left.contains("sub") && !left.contains("small"), "{format}: {left}");
     }
 }
+
+/// The file systems of the page, each with the program that makes it.
+const ALL: [(&str, &str); 10] = [
+    ("ext2", "mke2fs"),
+    ("ext3", "mke2fs"),
+    ("ext4", "mke2fs"),
+    ("xfs", "mkfs.xfs"),
+    ("btrfs", "mkfs.btrfs"),
+    ("jfs", "mkfs.jfs"),
+    ("reiserfs", "mkfs.reiserfs"),
+    ("f2fs", "mkfs.f2fs"),
+    ("nilfs2", "mkfs.nilfs2"),
+    ("ntfs3", "mkntfs"),
+];
+
+/// Seconds of virtual time since the guest began, at each `date` of a script.
+fn moments(output: &Output) -> Vec<f64> {
+    // Time begins on 1 January 2000.
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let at = text.lines().filter_map(|line| line.strip_prefix("at ")?.parse::<f64>().ok());
+    at.map(|seconds| seconds - 946_684_800.0).collect()
+}
+
+/// Records `script`, and returns the output, a sum of the whole trace, and its number of requests.
+fn recorded(fs: &str, script: &str) -> (Output, u64, usize) {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let path = trace.to_string_lossy();
+    let done = run(&["--fs", fs, "--disk", "hdd-4tb", "--size", "400m", "-o", &path], script);
+    assert!(done.status.success(), "{fs}: {}", said(&done));
+    let mut sum = DefaultHasher::new();
+    for name in ["requests.parquet", "blocks.parquet", "contents.parquet"] {
+        table(&trace, name).hash(&mut sum);
+    }
+    let words = String::from_utf8_lossy(&done.stderr).replace(',', "");
+    let requests = words.split(" requests").next().and_then(|text| text.split(' ').next_back());
+    let requests = requests.and_then(|number| number.parse().ok()).unwrap_or(0);
+    (done, sum.finish(), requests)
+}
+
+/// The page of figures: the phases of a small workload on each file system, and whether
+/// `ORDO_GUEST_RUNS` recordings of one seed are one trace. Written to `ORDO_GUEST_PAGE`.
+#[test]
+#[ignore = "minutes: make guest-table"]
+fn a_page_of_each_file_system() {
+    use std::fmt::Write as _;
+    assert!(has_guest(), "there is no guest kernel");
+    let runs: usize = std::env::var("ORDO_GUEST_RUNS").map_or(3, |n| n.parse().unwrap());
+    let phases = format!(
+        "at() {{ date '+at %s.%N'; }}; at; for i in $(seq 1000); do : > f$i; done; sync; at; \
+         {ORDO} bench postmark:small --dir p; sync; at"
+    );
+    let mut rows = String::new();
+    for (fs, _) in ALL {
+        let began = Instant::now();
+        let (done, _, requests) = recorded(fs, &format!("mkdir p; {phases}"));
+        let took = began.elapsed().as_secs_f64();
+        let at = moments(&done);
+        let [mounted, created, ended] = at[..] else { panic!("{fs}: {}", said(&done)) };
+        let began = Instant::now();
+        let sums: Vec<u64> = (0..runs).map(|_| recorded(fs, WORK).1).collect();
+        let each = began.elapsed().as_secs_f64() / runs as f64;
+        let equal = sums.iter().filter(|sum| **sum == sums[0]).count();
+        writeln!(
+            rows,
+            "| {fs} | {mounted:.3} | {:.3} | {:.3} | {requests} | {took:.1} | {equal} of {runs} | {each:.2} |",
+            created - mounted,
+            ended - created,
+        )
+        .unwrap();
+        eprintln!("{fs}: {equal} of {runs} equal, {each:.2} s each");
+        assert_eq!(equal, runs, "{fs}");
+    }
+    if let Some(page) = std::env::var_os("ORDO_GUEST_PAGE") {
+        let info = Command::new(ORDO).args(["guest", "info", "--json"]).output().unwrap();
+        let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+        let release = info["release"].as_str().unwrap();
+        let text = format!(
+            "# The kernel's file systems in a guest\n\nWritten by `make guest-table`. Linux {release} as a \
+             process, on the model `hdd-4tb` (4 TB, 7,200 rpm) with the processor `modern`, seed 1. Virtual \
+             seconds are exact; real seconds are of this machine and the day.\n\n\
+             The phases are one run: until the file system is made and mounted; 1,000 empty files and a sync; \
+             PostMark with 10,000 files and 20,000 transactions, and a sync. Requests are those of the last two. \
+             The runs of one seed record another small work with random contents, timers and two long sleeps \
+             (80 virtual seconds), and are equal if all requests, contents, meanings and times are.\n\n\
+             | file system | mounted, s | 1,000 files, s | PostMark, s | requests | real s | runs that are equal | real s of one |\n\
+             |---|---:|---:|---:|---:|---:|---|---:|\n{rows}"
+        );
+        fs::write(page, text).unwrap();
+    }
+}
