@@ -92,7 +92,7 @@ RUNS ?= 100
 .PHONY: guest-table
 guest-table: guest-kernel
 	ORDO_GUEST_RUNS=$(RUNS) ORDO_GUEST_PAGE=$(CURDIR)/docs/results/guest.md \
-	  $(CARGO) test --release --package ordo-cli --test guest -- --ignored --nocapture a_page_of_each
+	  $(CARGO) test --package ordo-cli --test guest -- --ignored --nocapture a_page_of_each
 
 # As root on Debian the missing ones are installed; elsewhere their tests say that they are skipped.
 judges:

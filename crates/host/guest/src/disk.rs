@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
+use std::time::Duration;
 
 use ordo_block::{BlockDevice, BlockError, Device, Geometry, IoBuf, WriteFlags, pieces};
 use ordo_format::vhost_user::{
@@ -29,6 +30,8 @@ const RING: u16 = 1024;
 /// The largest piece of a request in bytes, and the most pieces: no request is above 1 MiB.
 const PIECE: u32 = 8192;
 const PIECES: u32 = 128;
+/// The longest wait for a guest's answer to a call. It gives it at once, unless it hangs.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 /// The longest message.
 const LONGEST: u32 = 4096;
 
@@ -147,7 +150,9 @@ impl Disk {
             request::SET_VRING_ADDR => self.set_ring(body)?,
             request::SET_SLAVE_REQ_FD => {
                 let file = files.into_iter().next().ok_or_else(|| self.wrong("no channel"))?;
-                self.channel.replace(Some(UnixStream::from(OwnedFd::from(file))));
+                let channel = UnixStream::from(OwnedFd::from(file));
+                channel.set_read_timeout(Some(ANSWERS_WITHIN)).map_err(|e| self.wrong(e))?;
+                self.channel.replace(Some(channel));
             }
             // The ring is ready from its address on; notifications are messages.
             request::SET_FEATURES
