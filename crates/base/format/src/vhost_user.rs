@@ -3,7 +3,7 @@
 //!
 //! | part | names from |
 //! |---|---|
-//! | vhost-user | Linux's `arch/um/drivers/vhost_user.h`, and QEMU's `docs/interop/vhost-user.rst` |
+//! | vhost-user | Linux's `arch/um/drivers/vhost_user.h`, QEMU's `docs/interop/vhost-user.rst` |
 //! | the disk | `include/uapi/linux/virtio_blk.h` |
 //! | the calendar | `include/uapi/linux/um_timetravel.h` |
 //!

@@ -1,4 +1,5 @@
-//! The table of mounts of this process, `/proc/self/mountinfo`: `proc_pid_mountinfo(5)`.
+//! The table of mounts of this process, `/proc/self/mountinfo`: `proc_pid_mountinfo(5)`; and the
+//! options of a mount.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,6 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use rustix::mount::MountFlags;
 
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,35 @@ pub struct Mount<'t> {
 /// The operating system's error.
 pub fn table() -> io::Result<String> {
     std::fs::read_to_string("/proc/self/mountinfo")
+}
+
+/// Options in the form of the system call, as mount(8) makes it: flags, and the words that the file
+/// system parses.
+///
+/// ```
+/// let (_, rest) = ordo_fuse::mounts::flags_of("ro,noatime,data=journal".split(','));
+/// assert_eq!(rest, ["data=journal"]);
+/// ```
+pub fn flags_of<'o>(options: impl Iterator<Item = &'o str>) -> (MountFlags, Vec<&'o str>) {
+    let (mut flags, mut rest) = (MountFlags::empty(), Vec::new());
+    for word in options {
+        match word {
+            "" | "defaults" | "rw" => {}
+            "ro" => flags |= MountFlags::RDONLY,
+            "noatime" => flags |= MountFlags::NOATIME,
+            "nodiratime" => flags |= MountFlags::NODIRATIME,
+            "relatime" => flags |= MountFlags::RELATIME,
+            "strictatime" => flags |= MountFlags::STRICTATIME,
+            "lazytime" => flags |= MountFlags::LAZYTIME,
+            "sync" => flags |= MountFlags::SYNCHRONOUS,
+            "dirsync" => flags |= MountFlags::DIRSYNC,
+            "nodev" => flags |= MountFlags::NODEV,
+            "nosuid" => flags |= MountFlags::NOSUID,
+            "noexec" => flags |= MountFlags::NOEXEC,
+            other => rest.push(other),
+        }
+    }
+    (flags, rest)
 }
 
 /// The mounts of a table, in the order in which they were made.

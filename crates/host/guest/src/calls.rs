@@ -1,15 +1,11 @@
 //! The requests to a kernel that no safe function makes.
 #![expect(unsafe_code, reason = "ioctl, personality")]
 
-use std::fs::File;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-/// BLKFLSBUF of Linux's `include/uapi/linux/fs.h`.
-const BLKFLSBUF: libc::Ioctl = 0x1261;
 
 /// Brings the interface `lo` up, so that programs of the guest reach each other.
 pub(crate) fn bring_up() -> io::Result<()> {
@@ -21,15 +17,6 @@ pub(crate) fn bring_up() -> io::Result<()> {
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
     // SAFETY: the request is initialised, and the kernel only reads it.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &request) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Drops what the kernel keeps of a block device's contents.
-pub(crate) fn flush_buffers(device: &File) -> io::Result<()> {
-    // SAFETY: the request has no argument.
-    match unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

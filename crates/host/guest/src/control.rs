@@ -3,7 +3,7 @@
 //! | bytes from | read | written |
 //! |---|---|---|
 //! | 0 | zeros | refused |
-//! | [`ORDERS`] + n * [`SLOT`] | order n; the read lasts until there is one | the answer to order n |
+//! | [`ORDERS`] + n * [`SLOT`] | order n, as soon as there is one | the answer to order n |
 //! | [`MARKS`] | zeros | a mark |
 //!
 //! Each text is JSON after its length, a number of 4 bytes, little-endian.

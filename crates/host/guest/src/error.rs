@@ -1,6 +1,5 @@
 //! The ways in which a guest may fail.
 
-use std::io;
 use std::path::PathBuf;
 
 /// The reason why there is no guest, or why it ended.
@@ -90,10 +89,4 @@ pub(crate) fn starting<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -
 /// Makes an error of what was said on a socket.
 pub(crate) fn protocol(device: &str, why: impl std::fmt::Display) -> GuestError {
     GuestError::Protocol { device: device.to_owned(), why: why.to_string() }
-}
-
-impl From<GuestError> for io::Error {
-    fn from(error: GuestError) -> io::Error {
-        io::Error::other(error)
-    }
 }

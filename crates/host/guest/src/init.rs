@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{UnmountFlags, mount, unmount};
 
 use crate::control::{FIRST, MARKS, ORDERS, SERIAL, SLOT, framed, unframed};
 use crate::guest::MARKS_ARGUMENT;
@@ -90,28 +90,8 @@ fn serve_marks() -> io::Result<()> {
     Ok(())
 }
 
-/// Options of a mount that are flags of the call, not of the file system.
-const FLAGS: [(&str, MountFlags); 9] = [
-    ("ro", MountFlags::RDONLY),
-    ("rw", MountFlags::empty()),
-    ("noatime", MountFlags::NOATIME),
-    ("relatime", MountFlags::RELATIME),
-    ("strictatime", MountFlags::STRICTATIME),
-    ("lazytime", MountFlags::LAZYTIME),
-    ("sync", MountFlags::SYNCHRONOUS),
-    ("dirsync", MountFlags::DIRSYNC),
-    ("nodev", MountFlags::NODEV),
-];
-
 fn attach(fs: &str, source: &Path, dir: &Path, options: &str) -> io::Result<()> {
-    let mut flags = MountFlags::empty();
-    let mut rest = Vec::new();
-    for option in options.split(',').filter(|option| !option.is_empty() && *option != "defaults") {
-        match FLAGS.iter().find(|(name, _)| *name == option) {
-            Some((_, flag)) => flags |= *flag,
-            None => rest.push(option),
-        }
-    }
+    let (flags, rest) = ordo_fuse::mounts::flags_of(options.split(','));
     let rest = std::ffi::CString::new(rest.join(","))?;
     Ok(mount(source, dir, fs, flags, Some(rest.as_c_str()))?)
 }
@@ -131,11 +111,6 @@ fn carry_out(order: Order) -> io::Result<GuestAnswer> {
             let unmounted = unmount(&dir, UnmountFlags::empty());
             unmounted
                 .map_err(|e| io::Error::other(format!("unmounting {}: {e}", dir.display())))?;
-        }
-        Order::Forget { device } => {
-            let file = File::open(&device)?;
-            // BLKFLSBUF: nothing of the device stays in the kernel's memory.
-            crate::calls::flush_buffers(&file)?;
         }
         Order::PowerOff => {}
     }

@@ -19,7 +19,7 @@ pub struct Kernel {
 }
 
 /// The folder in which `make guest-kernel` puts kernels.
-pub fn cache() -> Option<PathBuf> {
+fn cache() -> Option<PathBuf> {
     let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     Some(own.or_else(home)?.join("ordo/guest"))

@@ -43,11 +43,6 @@ pub enum Order {
         /// The directory.
         dir: PathBuf,
     },
-    /// Forgets what the kernel keeps of a device's contents.
-    Forget {
-        /// The device.
-        device: PathBuf,
-    },
     /// Ends all: nothing is unmounted or written back.
     PowerOff,
 }

@@ -84,7 +84,6 @@ impl GuestMount {
         let words = known.mkfs.iter().map(|word| (*word).to_owned());
         let words = words.chain(system.mkfs.iter().cloned()).chain([DEVICE.to_owned()]);
         mounted.prepare(words.map(OsString::from).collect())?;
-        mounted.wait(&Order::Forget { device: DEVICE.into() })?;
         mounted.disk.start();
         mounted.wait(&Order::Mount {
             fs: system.name.clone(),

@@ -38,6 +38,13 @@ const EXT4: KernelFs = KernelFs {
     bytes: 64 * MIB,
 };
 
+const NTFS: KernelFs = KernelFs {
+    name: "ntfs",
+    mkfs: &["mkntfs", "-q", "-F", "-Q"],
+    check: &["ntfsfix", "-n"],
+    ..EXT4
+};
+
 /// All that Ordo makes.
 pub const ALL: [KernelFs; 14] = [
     KernelFs {
@@ -71,12 +78,7 @@ pub const ALL: [KernelFs; 14] = [
         check: &["reiserfsck", "--check", "-q"],
         ..EXT4
     },
-    KernelFs {
-        name: "ntfs",
-        mkfs: &["mkntfs", "-q", "-F", "-Q"],
-        check: &["ntfsfix", "-n"],
-        ..EXT4
-    },
+    NTFS,
     KernelFs {
         name: "btrfs",
         mkfs: &["mkfs.btrfs", "-q", "-f"],
@@ -85,12 +87,7 @@ pub const ALL: [KernelFs; 14] = [
         bytes: 256 * MIB,
         ..EXT4
     },
-    KernelFs {
-        name: "ntfs3",
-        mkfs: &["mkntfs", "-q", "-F", "-Q"],
-        check: &["ntfsfix", "-n"],
-        ..EXT4
-    },
+    KernelFs { name: "ntfs3", ..NTFS },
     KernelFs {
         name: "f2fs",
         mkfs: &["mkfs.f2fs", "-q", "-f"],

@@ -41,7 +41,7 @@ impl MarkFile {
         let folder = folder_for_files("ordo-marks-")?;
         let watched = WatchedMount::before_mount(folder.path()).ok();
         let is_root = rustix::process::geteuid().is_root();
-        let attached = attach_files(&folder, OWN_MOUNT, is_root)?;
+        let attached = attach_files(folder.path(), OWN_MOUNT, is_root)?;
         let detach = attached.detach();
         Ok((MarkFile { detach, folder, _watched: watched }, MarkServer(attached)))
     }

@@ -96,7 +96,7 @@ impl Session {
         let partitions: Vec<_> = setups.iter().map(|setup| setup.partitions.clone()).collect();
         let folder = folder_for_files("ordo-pseudo-")?;
         // Programs of other users may write marks; every other file is closed to them.
-        let attached = attach_files(&folder, "ordo-pseudo", true)?;
+        let attached = attach_files(folder.path(), "ordo-pseudo", true)?;
         let detach = attached.detach();
         let server = std::thread::Builder::new().name("pseudo-device".into());
         let (tell, told) = mpsc::channel();
@@ -301,13 +301,13 @@ pub(crate) fn folder_for_files(prefix: &str) -> Result<Folder, PseudoError> {
 
 /// Mounts the files of devices and marks.
 pub(crate) fn attach_files(
-    folder: &Folder,
+    dir: &Path,
     source: &str,
     allow_other: bool,
 ) -> Result<Attached, PseudoError> {
     let (source, flags) = (PathBuf::from(source), Vec::new());
     let how = Attach { source, device: false, read_only: false, allow_other, flags };
-    Ok(ordo_fuse::kernel::attach(&how, folder.path())?)
+    Ok(ordo_fuse::kernel::attach(&how, dir)?)
 }
 
 /// Serves the files of devices and marks until the kernel releases them. A mark is put into the
@@ -330,9 +330,7 @@ pub(crate) async fn serve_files(
 /// # Errors
 /// There is no FUSE.
 pub fn serve_marks(dir: &Path, on_mark: impl Fn(&str) + 'static) -> Result<(), PseudoError> {
-    let (source, flags) = (PathBuf::from("ordo-marks"), Vec::new());
-    let how = Attach { source, device: false, read_only: false, allow_other: true, flags };
-    let attached = ordo_fuse::kernel::attach(&how, dir)?;
+    let attached = attach_files(dir, "ordo-marks", true)?;
     let executor = Executor::real_on(Backend::Threads, 1);
     let (runtime, on_mark) = (executor.runtime(), Rc::new(on_mark));
     let serving = serve_each(runtime, attached, Vec::new(), Rc::default(), on_mark, false);

@@ -209,25 +209,10 @@ impl ProgramSystem {
 
     /// Options in the form of the system call: flags, and words that the file system parses.
     fn mount_words(&self) -> (MountFlags, Vec<String>) {
-        let (mut flags, mut rest) = (MountFlags::empty(), Vec::new());
         // Options for more devices have been accepted, and are none of the kernel's.
         let is_kernels = |word: &&str| matches!(MoreDevices::asked(&self.kind, word), Ok(None));
-        for word in words(&self.options).filter(is_kernels) {
-            match word {
-                "defaults" | "rw" => {}
-                "noatime" => flags |= MountFlags::NOATIME,
-                "nodiratime" => flags |= MountFlags::NODIRATIME,
-                "relatime" => flags |= MountFlags::RELATIME,
-                "strictatime" => flags |= MountFlags::STRICTATIME,
-                "lazytime" => flags |= MountFlags::LAZYTIME,
-                "sync" => flags |= MountFlags::SYNCHRONOUS,
-                "dirsync" => flags |= MountFlags::DIRSYNC,
-                "nodev" => flags |= MountFlags::NODEV,
-                "nosuid" => flags |= MountFlags::NOSUID,
-                "noexec" => flags |= MountFlags::NOEXEC,
-                other => rest.push(other),
-            }
-        }
+        let given = words(&self.options).filter(is_kernels);
+        let (flags, mut rest) = ordo_fuse::mounts::flags_of(given);
         let of_copies = self.known().copy_option;
         if !of_copies.is_empty() && !rest.contains(&of_copies) {
             rest.push(of_copies);

@@ -56,10 +56,10 @@ impl From<Vec<u8>> for Base {
 }
 
 /// The parts of `whole` that are not zero, all of which are within some ranges.
-fn parts(whole: &Arc<Vec<u8>>, within: &[Range<usize>]) -> Vec<(u64, Bytes)> {
+fn parts(whole: &Arc<Vec<u8>>, within: impl Iterator<Item = Range<usize>>) -> Vec<(u64, Bytes)> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     let pieces =
-        within.iter().flat_map(|range| range.clone().step_by(PIECE).map(|from| (from, range.end)));
+        within.flat_map(|range| range.clone().step_by(PIECE).map(move |from| (from, range.end)));
     for (from, end) in pieces {
         let to = (from + PIECE).min(end);
         if whole[from..to].iter().all(|b| *b == 0) {
@@ -79,7 +79,7 @@ impl Base {
     /// that was never touched stays so.
     pub fn used(whole: Vec<u8>, within: &[Range<usize>]) -> Base {
         let whole = Arc::new(whole);
-        let pieces = parts(&whole, within).into();
+        let pieces = parts(&whole, within.iter().cloned()).into();
         Base { len: whole.len() as u64, whole: Some(whole), pieces }
     }
 
@@ -93,9 +93,8 @@ impl Base {
     /// another.
     pub fn pieces(&self) -> &[(u64, Bytes)] {
         self.pieces.get_or_init(|| {
-            let whole = self.whole.as_ref();
-            let all = |whole: &Arc<Vec<u8>>| parts(whole, std::slice::from_ref(&(0..whole.len())));
-            whole.map(all).unwrap_or_default()
+            let all = |whole: &Arc<Vec<u8>>| parts(whole, std::iter::once(0..whole.len()));
+            self.whole.as_ref().map(all).unwrap_or_default()
         })
     }
 

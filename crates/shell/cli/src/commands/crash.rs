@@ -38,10 +38,11 @@ const GUEST_MEMORY: u64 = 4 << 30;
 
 pub fn run(args: &Crash) -> Result<ExitCode> {
     let is_search = args.command.is_none() && !args.explain_model;
-    let external = args.fs.iter().find(|fs| ProgramSystem::is_named(fs)).filter(|_| is_search);
-    if let Some(fs) = external {
-        let kind = fs.split([':', '-']).next().unwrap_or_default();
-        let (limits, results) = ((args.seed, GUEST_MEMORY), failure_file::state_folder().ok());
+    // Its kind alone says which kernel has it.
+    let kind = |fs: &String| ProgramSystem::parse(fs.split(':').next()?).ok();
+    let external = args.fs.iter().find_map(kind).filter(|_| is_search);
+    if let Some(ProgramSystem { kind, .. }) = &external {
+        let (limits, results) = ((args.seed, GUEST_MEMORY), || failure_file::state_folder().ok());
         if let Some(status) = args.kernel.again(("ordo crash", kind), limits, results)? {
             return Ok(status);
         }

@@ -23,7 +23,7 @@ use ordo_kernelfs::{GuestMount, LiveError};
 use ordo_runtime::Executor;
 use ordo_runtime::cpu::CpuModel;
 
-use super::running::Signals;
+use super::running::{Signals, stopped};
 
 /// The kernel in which a file system is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl KernelOption {
     /// Runs this command once more in a guest with this much memory, where it is root and the
     /// kernel has its file system; `None` if it goes on here.
     ///
-    /// `results` is a directory for results besides the present one.
+    /// `results` finds a directory for results besides the present one.
     ///
     /// # Errors
     /// There is no guest kernel, or it ends.
@@ -167,14 +167,15 @@ impl KernelOption {
         &self,
         (command, fs): (&str, &str),
         (seed, memory): (u64, u64),
-        results: Option<PathBuf>,
+        results: impl FnOnce() -> Option<PathBuf>,
     ) -> Result<Option<ExitCode>> {
         let Some(kernel) = self.choose(command, fs)? else { return Ok(None) };
         let own = std::env::current_exe().context("finding this program")?;
         let words = std::iter::once(own.into_os_string()).chain(std::env::args_os().skip(1));
         // Results go where they would go without a guest.
         let dir = std::env::current_dir().context("finding the present directory")?;
-        let share = [dir].into_iter().filter(|dir| dir != Path::new("/")).chain(results).collect();
+        let share =
+            [dir].into_iter().filter(|dir| dir != Path::new("/")).chain(results()).collect();
         let guest = GuestOptions {
             kernel: self.clone(),
             seed,
@@ -239,11 +240,15 @@ impl GuestOptions {
 pub(super) fn carry_out(
     mounted: &GuestMount,
     signals: &Signals,
-    command: &[String],
+    words: Vec<OsString>,
 ) -> Result<ExitCode> {
-    let words = command.iter().map(OsString::from).collect();
     let environment = environment([("ORDO_MARK".into(), mounted.control().into())]);
     shown_while(mounted.outputs(), signals, || mounted.run(words, environment))
+}
+
+/// Tells which kernel ran, and how long in virtual time.
+pub(super) fn tell_time(release: &str, seconds: f64, seed: u64) {
+    eprintln!("ordo: Linux {release} as a process: {seconds:.6} s of virtual time, seed {seed}");
 }
 
 /// This process's environment, with one more variable.
@@ -272,8 +277,7 @@ fn shown_while(
         Ok(_) => Ok(ExitCode::SUCCESS),
         Err(LiveError::Stopped) => {
             eprintln!("ordo: the guest was stopped");
-            let signal = signals.caught().map_or(0, rustix::process::Signal::as_raw);
-            Ok(ExitCode::from(128 + signal as u8))
+            Ok(signals.caught().map_or(ExitCode::FAILURE, stopped))
         }
         Err(error) => Err(error.into()),
     }
@@ -417,8 +421,7 @@ fn within(
              raise vm.max_map_count (sysctl)"
         );
     }
-    let (seconds, seed) = (runtime.now().as_secs_f64(), options.seed);
-    eprintln!("ordo: Linux {release} as a process: {seconds:.6} s of virtual time, seed {seed}");
+    tell_time(&release, runtime.now().as_secs_f64(), options.seed);
     if guest.failure().is_none() {
         executor.block_on(guest.power_off()).map_err(|stuck| anyhow!("{stuck}"))??;
     }

@@ -75,7 +75,7 @@ pub fn run(args: &Infer) -> Result<ExitCode> {
         let all: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
         bail!("no experiment is called '{name}'; there are {}", all.join(", "));
     }
-    let guest = args.kernel.again(("ordo infer", &args.fs), (args.seed, args.memory), None)?;
+    let guest = args.kernel.again(("ordo infer", &args.fs), (args.seed, args.memory), || None)?;
     if let Some(status) = guest {
         return Ok(status);
     }

@@ -460,9 +460,8 @@ fn run_in_guest(args: &Run, kernel: Kernel) -> Result<ExitCode> {
     let words: Vec<std::ffi::OsString> = args.command.iter().map(Into::into).collect();
     let guest = args.guest.setup(kernel, &signals, &words)?;
     let mounted = GuestMount::new(&system, args.how.wanted(), setup, guest)?;
-    let status = guest::carry_out(&mounted, &signals, &args.command);
-    let (seconds, seed) = (mounted.seconds(), args.guest.seed);
-    eprintln!("ordo: Linux {release} as a process: {seconds:.6} s of virtual time, seed {seed}");
+    let status = guest::carry_out(&mounted, &signals, words);
+    guest::tell_time(&release, mounted.seconds(), args.guest.seed);
     let (recording, seen) = match mounted.finish() {
         Ok(finished) => finished,
         // The reason why the guest ended is the better one.

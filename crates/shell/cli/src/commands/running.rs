@@ -90,7 +90,7 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(status.code().map_or(128, |code| code as u8))
 }
 
-fn stopped(signal: Signal) -> ExitCode {
+pub(super) fn stopped(signal: Signal) -> ExitCode {
     ExitCode::from(128 + signal.as_raw() as u8)
 }
 
