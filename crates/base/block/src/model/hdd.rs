@@ -129,6 +129,8 @@ pub(super) struct Hdd {
     dirty_bytes: u64,
     /// The sector at which the elevator stands.
     sweep: u64,
+    /// The sector after the last use of the media, if that was a write.
+    written_to: Option<u64>,
 }
 
 fn ms(ms: f64) -> f64 {
@@ -175,6 +177,7 @@ impl Hdd {
             dirty: BTreeMap::new(),
             dirty_bytes: 0,
             sweep: 0,
+            written_to: None,
         }
     }
 
@@ -218,8 +221,13 @@ impl Hdd {
         if wait > self.revolution - ROUNDING_NS { 0.0 } else { wait }
     }
 
-    /// The seek time to the place, and whether the arm moved.
-    fn arm(&self, place: &MediaPlace, write: bool) -> (f64, bool) {
+    /// The seek time to the place of the sector `first`, and whether the arm moved. Where a write
+    /// goes on behind another one, the next track is laid out for the switch, as within one
+    /// request.
+    fn arm(&self, first: u64, place: &MediaPlace, write: bool) -> (f64, bool) {
+        if write && place.sector == 0 && self.written_to == Some(first) {
+            return (self.switch_after(&self.place(first - 1)), false);
+        }
         let distance = place.cylinder.abs_diff(self.cylinder);
         let settle = if write { ms(self.spec.write_settle_ms) } else { 0.0 };
         if distance > 0 {
@@ -278,13 +286,14 @@ impl Hdd {
     /// Serves a request on the media: moves the arm, waits for the sector, transfers.
     fn media(&mut self, start: u64, first: u64, count: u64, write: bool) -> Service {
         let place = self.place(first);
-        let (seek, moved) = self.arm(&place, write);
+        let (seek, moved) = self.arm(first, &place, write);
         let rotation = self.rotation(start as f64 + seek, &place);
         let transfer = self.transfer(first, count);
         self.rest_at(first + count - 1);
         let finish = start + (seek + rotation + transfer) as u64;
         self.free_at = finish;
         self.sweep = first + count;
+        self.written_to = write.then_some(first + count);
         Service {
             start,
             finish,
@@ -305,8 +314,9 @@ impl Hdd {
         (count as f64 * 512.0 / self.spec.interface_mb_s * 1e3) as u64
     }
 
-    /// The time from which a request that came at `arrival` may use the media.
-    fn media_start(&self, arrival: u64) -> u64 {
+    /// The time at which the disk has handled the command of a request that came at `arrival`, and
+    /// the media are free for it.
+    fn ready(&self, arrival: u64) -> u64 {
         if self.spec.overlaps_commands {
             self.free_at.max(arrival + self.overhead)
         } else {
@@ -320,7 +330,7 @@ impl Hdd {
         let start = self.free_at.max(arrival);
         self.advance_ahead(start);
         let end = first + count;
-        let sent = start + self.overhead + self.interface(count);
+        let sent = self.ready(arrival) + self.interface(count);
         let hit = |finish| Service { start, finish, cache_hit: true, ..Service::default() };
         if let Some(ahead) = self.ahead
             && ahead.start <= first
@@ -338,7 +348,7 @@ impl Hdd {
             return hit(sent);
         }
         self.stop_ahead();
-        let service = self.media(self.media_start(arrival), first, count, false);
+        let service = self.media(self.ready(arrival), first, count, false);
         let limit = end + self.spec.segment_bytes / 512;
         self.ahead = (self.spec.segments > 0).then_some(Ahead {
             start: first,
@@ -411,7 +421,7 @@ impl Hdd {
                 self.dirty_bytes -= n * 512;
             }
             let start = self.free_at.max(arrival);
-            let service = self.media(self.media_start(arrival), first, count, true);
+            let service = self.media(self.ready(arrival), first, count, true);
             return Service { start, ..service };
         }
         let mut capacity_at = arrival;
@@ -437,7 +447,7 @@ impl Hdd {
         while !self.dirty.is_empty() {
             self.destage_one();
         }
-        let finish = self.free_at.max(arrival) + self.overhead;
+        let finish = self.ready(arrival);
         Service { start, finish, ..Service::default() }
     }
 

@@ -27,8 +27,9 @@ pub struct HddSpec {
     pub cylinder_switch_ms: f64,
     /// The time to handle one command before anything moves, in microseconds.
     pub overhead_us: f64,
-    /// Whether the disk handles a command, and takes in its data, while the previous one still uses
-    /// the media. If not, two adjacent writes lose a revolution between them.
+    /// Whether the disk handles a queued command, and takes in its data, while the previous one
+    /// still uses the media. A command that comes to an idle disk pays its overhead in either case.
+    /// If not, two adjacent writes lose a revolution between them.
     pub overlaps_commands: bool,
     /// The interface's rate in 10^6 bytes a second.
     pub interface_mb_s: f64,

@@ -189,8 +189,8 @@ fn sequential_reads_stream_at_the_zones_rate() {
     }
 }
 
-/// Without a write cache, each of several adjacent writes loses a revolution. With the cache, or
-/// with commands that overlap, they stream.
+/// Without a write cache, each of several adjacent writes that are made one after the other loses a
+/// revolution. With the cache they stream.
 #[test]
 fn adjacent_writes_lose_a_revolution_only_without_a_cache() {
     let rate = Bench::named("cheetah").sequential_rate(true, 0, 65_536, 500, 1);
@@ -213,6 +213,40 @@ fn adjacent_writes_lose_a_revolution_only_without_a_cache() {
         215.0,
         0.1,
     );
+}
+
+/// Adjacent small writes that wait in the queue reach four fifths of the media's rate on every disk
+/// of the catalogue: the disk has handled a write's command when its sectors come under the head,
+/// also where they are the first ones of a track. Would catch a command whose handling begins only
+/// when the media are free, so that each small write loses a revolution.
+#[test]
+fn queued_adjacent_writes_stream() {
+    for expected in EXPECTED {
+        for size in [2048, 4096, 8192] {
+            let bench = Bench::named(expected.name);
+            let rate = bench.sequential_rate(true, 0, size, 4000, 32);
+            let least = 0.8 * expected.sequential.outer;
+            let name = expected.name;
+            assert!(rate > least, "{name}, {size} bytes: {rate:.1} MB/s, wanted {least:.1}");
+        }
+    }
+}
+
+/// Somebody who waits for each write before he makes the next one waits for the platter's turn,
+/// since the sectors have passed under the head when the command has been handled. Would catch
+/// handling that a lone command does not pay.
+#[test]
+fn a_lone_synchronous_write_waits_for_its_turn() {
+    for expected in EXPECTED {
+        let spec = hdd_spec(expected.name);
+        if spec.write_cache_bytes > 0 {
+            continue;
+        }
+        let bench = Bench::named(expected.name);
+        let rate = bench.sequential_rate(true, 0, 2048, 500, 1);
+        let each = 2048.0 / (rate * 1e6);
+        within(expected.name, each, 60.0 / spec.rpm, 0.05);
+    }
 }
 
 /// A flush must take as long as writing the cache's contents does; FUA goes to the media at once.
