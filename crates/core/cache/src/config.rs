@@ -9,6 +9,18 @@ use crate::BufferClass;
 /// takes it seconds to write.
 pub const LOST_MAX: Duration = Duration::from_secs(45);
 
+/// When writers wait for the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WritersWait {
+    /// When more than [`CacheConfig::dirty_max`] bytes are dirty, as in the kernels of the papers.
+    /// On a slow device changes may then be written later than [`LOST_MAX`].
+    AtLimit,
+    /// Before that too, when the device could not write all that is dirty in time, so that
+    /// [`LOST_MAX`] holds. The syncer then also begins before anything is due.
+    #[default]
+    InTime,
+}
+
 /// Options of a cache: its size, and when it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
@@ -16,6 +28,8 @@ pub struct CacheConfig {
     pub capacity: usize,
     /// The number of dirty bytes above which writers wait.
     pub dirty_max: usize,
+    /// Whether writers also wait when the device cannot write everything in time.
+    pub writers_wait: WritersWait,
     /// The longest write that is gathered from adjacent buffers, in bytes: 64 KiB in the papers, up
     /// to 1 MiB.
     pub cluster: usize,
@@ -43,6 +57,7 @@ impl Default for CacheConfig {
         CacheConfig {
             capacity: 64 << 20,
             dirty_max: 16 << 20,
+            writers_wait: WritersWait::default(),
             cluster: 64 << 10,
             write_unit: None,
             requests_max: 64,

@@ -45,7 +45,7 @@ use ordo_runtime::{Runtime, sync::Notify, sync::Semaphore};
 use rustc_hash::FxHashMap;
 
 pub use buffer::{BufKey, BufRef, Buffer, BufferClass};
-pub use config::{CacheConfig, CacheStats, LOST_MAX};
+pub use config::{CacheConfig, CacheStats, LOST_MAX, WritersWait};
 pub use gate::{NoGate, WriteDecision, WriteGate, WriteImage, WritePreview};
 
 pub use writer::{Gathered, Occasion, WriteOut, Writer};
@@ -527,13 +527,18 @@ impl Cache {
     /// time.
     pub(crate) fn over_dirty_limit(&self) -> bool {
         let dirty = self.shared.dirty.borrow();
-        self.is_full(&dirty) || self.shared.pace.is_late(dirty.len())
+        self.is_full(&dirty) || (self.is_paced() && self.shared.pace.is_late(dirty.len()))
     }
 
     /// Whether the syncer must write before anything is due.
     pub(crate) fn is_behind(&self) -> bool {
         let dirty = self.shared.dirty.borrow();
-        self.is_full(&dirty) || self.shared.pace.is_behind(dirty.len())
+        self.is_full(&dirty) || (self.is_paced() && self.shared.pace.is_behind(dirty.len()))
+    }
+
+    /// Whether the device's speed limits what may be dirty.
+    fn is_paced(&self) -> bool {
+        self.shared.config.writers_wait == WritersWait::InTime
     }
 
     fn is_full(&self, dirty: &DirtyList) -> bool {

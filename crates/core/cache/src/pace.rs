@@ -6,7 +6,8 @@
 //! [`LOST_MAX`](crate::LOST_MAX) after it was changed. That holds only if the buffers before it in
 //! the list can be written in the time between. So when writing everything would take longer than
 //! [`BEHIND`], the syncer begins before any buffer is due; when it would take longer than [`LATE`],
-//! writers wait.
+//! writers wait. Both are a choice of the machine ([`WritersWait`](crate::WritersWait)): the
+//! kernels of the papers have neither.
 
 use std::cell::Cell;
 
