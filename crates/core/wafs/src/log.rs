@@ -118,8 +118,11 @@ pub struct MountOptions {
     pub cluster: usize,
     /// Group commit: whether a task that forces waits for others, to share a write with them.
     /// Without group commit a task waits for no other, but its write still includes everything that
-    /// was appended before the write began.
+    /// was appended before the write began, if [`shares`](Self::shares) is set.
     pub group: Option<GroupCommit>,
+    /// Whether the write of a task that forces also carries what others have appended since. If
+    /// not, it ends with the sector of the task's own last record, as in the published WAFS.
+    pub shares: bool,
     /// Read-only: nothing is written, not even the superblock.
     pub read_only: bool,
     /// The skip-sector option: the number of sectors left out behind a write that ends within a
@@ -143,6 +146,7 @@ impl Default for MountOptions {
         MountOptions {
             cluster: 4096,
             group: None,
+            shares: true,
             read_only: false,
             skip_sectors: 0,
             turn: None,

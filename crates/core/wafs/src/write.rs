@@ -162,13 +162,14 @@ impl Shared {
         self.write_until(target(), None).await
     }
 
-    /// Writes until everything before `lsn` is durable. Each write also carries everything that has
-    /// been appended when it begins, so it includes the records of tasks that wait for their turn.
+    /// Writes until everything before `lsn` is durable. Where writes are shared, each one also
+    /// carries everything that has been appended when it begins, so it includes the records of
+    /// tasks that wait for their turn.
     async fn write_past(&self, lsn: Lsn, flush: Option<DeviceFlush<'_>>) -> Result<(), LogError> {
         let _one = self.writer.lock().await;
         while self.durable.get() < lsn {
             self.check()?;
-            let target = self.end.get();
+            let target = if self.options.shares { self.end.get() } else { lsn };
             self.write_cluster(target, flush).await.inspect_err(|e| self.failure.set(Some(*e)))?;
         }
         Ok(())

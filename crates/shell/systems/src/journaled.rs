@@ -43,6 +43,8 @@ pub struct Journaled {
     pub synchronous: bool,
     /// Whether concurrent callers share log writes (group commit).
     pub group: Option<GroupCommit>,
+    /// Whether the log write of one caller carries the records that others have appended.
+    pub shares: bool,
     /// The options of the journal.
     pub options: JournalOptions,
     /// The size of the log in bytes. The default is a hundredth of the file system.
@@ -199,7 +201,7 @@ impl Journaled {
             shares_device: place != LogPlace::Other,
             ..options
         };
-        Journaled { place, synchronous, group, options, log_bytes: None, turn: None }
+        Journaled { place, synchronous, group, shares: true, options, log_bytes: None, turn: None }
     }
 
     /// The default group commit: the first caller waits a millisecond for others.
@@ -314,6 +316,7 @@ impl Journaled {
         let log_options = ordo_wafs::MountOptions {
             cluster,
             group: self.group,
+            shares: self.shares,
             turn: self.turn,
             keep: KEEP,
             ..ordo_wafs::MountOptions::default()
@@ -337,6 +340,7 @@ pub(crate) async fn mount(
         Some(model) => journaled.on(model),
         None => *journaled,
     };
+    journaled.shares = !options.log.alone;
     if let Some(mode) = options.log.mode {
         journaled.options.mode = mode;
     }

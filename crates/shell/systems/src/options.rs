@@ -119,6 +119,9 @@ pub struct LogOptions {
     /// The model of the log's device, if it is known. On a rotating disk, sectors are skipped
     /// between synchronous writes, so that no caller waits for a whole revolution.
     pub device: Option<&'static Model>,
+    /// Whether each caller who waits for the log has it written by himself, as in the published
+    /// systems. By default a write carries the records that others have appended.
+    pub alone: bool,
     /// The interval at which the log is written and its start recorded. The default is the
     /// published one.
     pub tick: Option<Duration>,
