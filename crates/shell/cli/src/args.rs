@@ -133,9 +133,10 @@ pub struct Machine {
     /// [default: as --disk].
     #[arg(long = "log-disk", value_name = "MODEL", value_parser = disk)]
     pub log_disk: Option<&'static Model>,
-    /// The processor: pentium2-300, pentium3-500, modern, none.
-    #[arg(long, default_value = "pentium2-300", value_name = "MODEL", value_parser = cpu)]
-    pub cpu: CpuModel,
+    /// The processor: pentium2-300, pentium3-500, modern, none [default: of the disk's time: modern
+    /// with hdd-4tb, sata-ssd, nvme and network-volume, else pentium2-300].
+    #[arg(long, value_name = "MODEL", value_parser = cpu)]
+    pub cpu: Option<CpuModel>,
     /// Memory for the cache.
     #[arg(long, default_value = "96m", value_name = "BYTES", value_parser = parse_bytes)]
     pub memory: u64,

@@ -405,3 +405,22 @@ fn a_log_is_made_where_it_was_asked_for_and_shown() {
         assert_eq!(fs::metadata(&image).unwrap().len(), 32 << 20);
     }
 }
+
+/// A disk of today is behind a processor of today, unless another one is asked for; the disks of
+/// the papers are behind theirs. Would catch an NVMe disk behind a processor of 300 MHz, on which
+/// the processor's work would decide every comparison.
+#[test]
+fn a_disk_comes_with_the_processor_of_its_time() {
+    let cpu = |options: &[&str]| {
+        let args = ["compare", "--workload", "create-delete:files=2", "--fs", "ffs-none"];
+        let out = ordo(&[&args[..], &["--no-recovery", "--json"], options].concat()).success();
+        let rows: Value = serde_json::from_str(&stdout(&out)).unwrap();
+        rows["rows"][0]["cpu"].as_str().unwrap().to_owned()
+    };
+    for disk in ["nvme", "sata-ssd", "hdd-4tb", "network-volume"] {
+        assert_eq!(cpu(&["--disk", disk]), "modern", "{disk}");
+    }
+    assert_eq!(cpu(&["--disk", "viking"]), "pentium2-300");
+    assert_eq!(cpu(&["--disk", "nvme", "--cpu", "pentium2-300"]), "pentium2-300");
+    assert_eq!(cpu(&["--disk", "viking", "--cpu", "modern"]), "modern");
+}

@@ -41,8 +41,8 @@ mod stack;
 pub mod whatif;
 
 use ordo_block::BlockError;
-use ordo_block::model::Model;
-use ordo_cache::CacheConfig;
+use ordo_block::model::{Era, Model};
+use ordo_cache::{CacheConfig, WritersWait};
 use ordo_ordering::SoftOptions;
 use ordo_runtime::{Deadlock, Executor, cpu::CpuModel};
 use ordo_systems::{
@@ -76,6 +76,8 @@ pub struct ComparisonSetup {
     pub memory: usize,
     /// The most dirty bytes in the cache.
     pub dirty_max: usize,
+    /// Whether writers also wait when the device could not write in time what is dirty.
+    pub writers_wait: WritersWait,
     /// Block size in bytes.
     pub block_size: u32,
     /// Fragment size in bytes.
@@ -83,6 +85,12 @@ pub struct ComparisonSetup {
     /// The file system's size in bytes. The default is the disk's, at most 4 GiB unless the
     /// workload needs more.
     pub size: Option<u64>,
+    /// Whether a synchronous journal skips sectors of a rotating log disk, so that no caller waits
+    /// for a whole turn. The published ones do not.
+    pub log_skips: bool,
+    /// Whether callers who wait for the log at the same time share its writes. In the published
+    /// journals they do not.
+    pub log_shares: bool,
     /// Options of soft updates.
     pub soft: SoftOptions,
     /// The cleaner of a log: the segments that it chooses, and when it works.
@@ -120,9 +128,12 @@ impl ComparisonSetup {
             memory: 96 << 20,
             // FreeBSD 4 on 128 MB has 2,098 buffers. A quarter of them and 20 may be dirty.
             dirty_max: 544 * 8192,
+            writers_wait: WritersWait::AtLimit,
             block_size: 8192,
             frag_size: 1024,
             size: None,
+            log_skips: true,
+            log_shares: true,
             soft: SoftOptions::default(),
             cleaning: Cleaning::default(),
             dual: DualOptions::default(),
@@ -136,8 +147,23 @@ impl ComparisonSetup {
         }
     }
 
+    /// A machine with this disk: [`papers`](Self::papers) for a disk of their time, with the
+    /// processor and the kernel of today for a disk of today.
+    pub fn with_disk(disk: &'static Model) -> ComparisonSetup {
+        let papers = ComparisonSetup { disk, ..ComparisonSetup::papers() };
+        match disk.era {
+            Era::Papers => papers,
+            Era::Today => ComparisonSetup {
+                cpu: CpuModel::MODERN,
+                writers_wait: WritersWait::InTime,
+                ..papers
+            },
+        }
+    }
+
     /// The machine of "Journaling versus Soft Updates" (2000), Table 3: a 500 MHz Pentium III, 512
-    /// MB of memory, some of it for the kernel and its tables, Seagate Cheetah.
+    /// MB of memory, some of it for the kernel and its tables, Seagate Cheetah. Synchronous journals
+    /// are in their published form.
     pub fn journaling() -> ComparisonSetup {
         ComparisonSetup {
             disk: Model::by_name("cheetah").expect("in the catalogue"),
@@ -146,6 +172,8 @@ impl ComparisonSetup {
             // FreeBSD 4.0 on 512 MB has 5,374 buffers (50, plus one for each 8 pages up to 2,048,
             // plus one for each 20 pages beyond 256 MB). A quarter of them and 20 may be dirty.
             dirty_max: 1363 * 8192,
+            log_skips: false,
+            log_shares: false,
             ..ComparisonSetup::papers()
         }
     }
@@ -230,12 +258,14 @@ impl ComparisonSetup {
         let (dependents_last, evict_independent_first) = self.write_order;
         let cache = CacheConfig {
             dirty_max: self.dirty_max,
+            writers_wait: self.writers_wait,
             dependents_last,
             evict_independent_first,
             ..CacheConfig::with_capacity(self.memory)
         };
         let log = LogOptions {
-            device: Some(self.model(system, system.log_device().unwrap_or(0))),
+            device: self.log_skips.then(|| self.model(system, system.log_device().unwrap_or(0))),
+            alone: !self.log_shares,
             ..LogOptions::default()
         };
         MountOptions {

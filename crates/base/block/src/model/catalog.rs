@@ -21,7 +21,7 @@
 //! A test holds every model to the figures that [`ExpectedTimes`] lists.
 
 use super::spec::{HddSpec, NetworkSpec, SsdSpec, Zones};
-use super::{Model, ModelKind};
+use super::{Era, Model, ModelKind};
 
 /// Every model, in the order in which they are listed to a user.
 pub static ALL: &[Model] = &[
@@ -29,53 +29,66 @@ pub static ALL: &[Model] = &[
         name: "cheetah",
         description: "Seagate Cheetah 9LP ST39102, 9.1 GB, 10,025 rpm, SCSI (1998)",
         kind: ModelKind::Hdd(CHEETAH_9LP),
+        era: Era::Papers,
     },
     Model {
         name: "viking",
         description: "Quantum Viking, 4.5 GB, 7,200 rpm, SCSI (1997)",
         kind: ModelKind::Hdd(VIKING),
+        era: Era::Papers,
     },
     Model {
         name: "ibm-9lzx",
         description: "IBM Ultrastar 9LZX, 9.1 GB, 10,020 rpm, SCSI (1999)",
         kind: ModelKind::Hdd(ULTRASTAR_9LZX),
+        era: Era::Papers,
     },
     Model {
         name: "st34310a",
         description: "Seagate ST-34310A, 4.3 GB, 5,400 rpm, ATA (1999)",
         kind: ModelKind::Hdd(ST34310A),
+        era: Era::Papers,
     },
     Model {
         name: "hdd-4tb",
         description: "a 4 TB 7,200 rpm SATA disk of today, write cache on",
         kind: ModelKind::Hdd(HDD_4TB),
+        era: Era::Today,
     },
     Model {
         name: "sata-ssd",
         description: "a 1 TB SATA solid-state disk without power-loss protection",
         kind: ModelKind::Ssd(SATA_SSD),
+        era: Era::Today,
     },
     Model {
         name: "nvme",
         description: "a 1 TB NVMe solid-state disk (PCIe 4) without power-loss protection",
         kind: ModelKind::Ssd(NVME),
+        era: Era::Today,
     },
     Model {
         name: "network-volume",
         description: "a cloud's block volume: 3,000 requests a second, 125 MB/s, durable when acknowledged",
         kind: ModelKind::Network(NETWORK_VOLUME),
+        era: Era::Today,
     },
     Model {
         name: "nvram",
         description: "a card of battery-backed memory: ten microseconds a request, never lost",
         kind: ModelKind::Ssd(NVRAM),
+        era: Era::Papers,
     },
     RAM,
 ];
 
 /// Memory alone: requests take no time.
-pub const RAM: Model =
-    Model { name: "ram", description: "memory: requests take no time", kind: ModelKind::Ram };
+pub const RAM: Model = Model {
+    name: "ram",
+    description: "memory: requests take no time",
+    kind: ModelKind::Ram,
+    era: Era::Papers,
+};
 
 /// The disk of "Journaling versus Soft Updates" (2000), Table 3.
 ///

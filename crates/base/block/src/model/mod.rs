@@ -57,6 +57,17 @@ pub struct Model {
     pub description: &'static str,
     /// The kind of disk, with its parameters.
     pub kind: ModelKind,
+    /// The time to which the disk belongs, and so the machine that it is in.
+    pub era: Era,
+}
+
+/// The time to which a disk belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// The time of the papers, about 2000.
+    Papers,
+    /// The 2020s.
+    Today,
 }
 
 impl Model {

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use ordo_compare::{self as compare, ComparisonRow, ComparisonSetup, Follow, Rows};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
-use ordo_systems::{Cleaning, DualOptions, SoftOptions, System, Tuning};
+use ordo_systems::{SoftOptions, System};
 use ordo_workload::age;
 use ordo_workload::{PostMark, SourceTree, Workload};
 
@@ -71,10 +71,10 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<ComparisonSetup> {
     let small = |what: &str, bytes: u64| {
         u32::try_from(bytes).with_context(|| format!("{what} {bytes} is too large"))
     };
+    let usual = ComparisonSetup::with_disk(machine.disk);
     Ok(ComparisonSetup {
-        disk: machine.disk,
         log_disk: machine.log_disk,
-        cpu: machine.cpu,
+        cpu: machine.cpu.unwrap_or(usual.cpu),
         memory: usize::try_from(machine.memory)?,
         dirty_max: usize::try_from(machine.dirty)?,
         block_size: small("block size", machine.block_size)?,
@@ -84,15 +84,9 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<ComparisonSetup> {
             memory_max: machine.dependencies.map(usize::try_from).transpose()?,
             ..SoftOptions::default()
         },
-        cleaning: Cleaning::default(),
-        dual: DualOptions::default(),
-        metadata_copy: None,
-        tuning: Tuning::default(),
-        write_order: (true, true),
         seed: machine.seed,
         recovery,
-        cut_at: 0.5,
-        ageing: None,
+        ..usual
     })
 }
 

@@ -48,10 +48,14 @@ const PUBLISHED: [(System, f64, &str); 8] = [
 ];
 
 fn setup(disk: &str, cpu: &str) -> ComparisonSetup {
+    let disk = Model::by_name(disk).expect("in the catalogue");
     ComparisonSetup {
-        disk: Model::by_name(disk).expect("in the catalogue"),
+        disk,
         cpu: CpuModel::by_name(cpu).expect("in the catalogue"),
+        writers_wait: ComparisonSetup::with_disk(disk).writers_wait,
         recovery: false,
+        log_skips: true,
+        log_shares: true,
         ..ComparisonSetup::journaling()
     }
 }

@@ -20,7 +20,7 @@ const FULL: [u64; 5] = [20, 50, 75, 90, 95];
 
 fn on(disk: &str) -> ComparisonSetup {
     let disk = Model::by_name(disk).expect("in the catalogue");
-    ComparisonSetup { disk, recovery: false, ..ComparisonSetup::papers() }
+    ComparisonSetup { recovery: false, ..ComparisonSetup::with_disk(disk) }
 }
 
 /// A small machine: most of the contents is not in memory.

@@ -22,8 +22,8 @@ const SECONDS_MAX: f64 = 0.35;
 fn longest(disk: &'static Model, size: u64) -> (f64, bool) {
     let workload: Workload = WORKLOAD.parse().expect("a workload of ours");
     let one = |cut_at| {
-        let papers = ComparisonSetup::papers();
-        let setup = ComparisonSetup { disk, size: Some(size), cut_at, ..papers };
+        let machine = ComparisonSetup::with_disk(disk);
+        let setup = ComparisonSetup { size: Some(size), cut_at, ..machine };
         let row = run(lfs::LFS, &workload, &setup, &mut ()).expect("it runs");
         row.recovery.expect("the workload has a phase to be cut")
     };
@@ -35,7 +35,7 @@ fn longest(disk: &'static Model, size: u64) -> (f64, bool) {
 /// Mounts after a power cut, on file systems of several sizes.
 pub fn measure(out: &mut Section) {
     out.say(format_args!(
-        "The power is cut during the transactions of `{WORKLOAD}`, after {} of the phase, on the papers' machine with segments \
+        "The power is cut during the transactions of `{WORKLOAD}`, after {} of the phase, on a machine of the disk's time with segments \
          of 1 MB and a checkpoint every 30 s. The figure is the longest of these mounts, on a disk of the same model: finding the \
          newest checkpoint, rolling forward, and a checkpoint. Virtual time, seed 1: exact.",
         CUTS.map(|cut| format!("{cut}")).join(", ")
