@@ -162,8 +162,8 @@ impl ComparisonSetup {
     }
 
     /// The machine of "Journaling versus Soft Updates" (2000), Table 3: a 500 MHz Pentium III, 512
-    /// MB of memory, some of it for the kernel and its tables, Seagate Cheetah. Synchronous journals
-    /// are in their published form.
+    /// MB of memory, some of it for the kernel and its tables, Seagate Cheetah. Synchronous
+    /// journals are in their published form.
     pub fn journaling() -> ComparisonSetup {
         ComparisonSetup {
             disk: Model::by_name("cheetah").expect("in the catalogue"),

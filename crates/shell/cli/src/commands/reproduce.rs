@@ -1,11 +1,12 @@
 //! `ordo reproduce`.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ordo_compare::reproduce::{self, ITEMS, Item, ReproductionRow, UNMEASURED};
+use ordo_compare::reproduce::{self, FITTED, ITEMS, Item, ReproductionRow, RowKind, UNMEASURED};
 use ordo_report::json;
 use ordo_report::table::{Align, Table};
 use serde::Serialize;
@@ -26,7 +27,10 @@ Examples:
   ordo reproduce --html papers.html                    all of it, and a page with both figures as bars
 
 Workloads have the published sizes; disks and processors are models, in virtual time, with seed 1.
-Compare ratios, not seconds. A difference below 3 percent counts as a tie.")]
+Compare ratios, not seconds. A difference below 3 percent counts as a tie. Counted apart are
+measurements beside printed numbers, orders that sentences state (the published value is the bound
+that stands for the words: comparable is within a tenth), properties (1 is yes), and inputs:
+rows to which a parameter was fitted.")]
 pub struct Reproduce {
     /// The paper [default: all].
     #[arg(value_name = "PAPER")]
@@ -34,7 +38,8 @@ pub struct Reproduce {
     /// The item of the paper [default: all].
     #[arg(value_name = "ITEM", requires = "paper")]
     pub item: Option<String>,
-    /// List papers and items, and the published figures that are not measured, with reasons.
+    /// List papers and items, the parameters that were fitted, and the published figures that are
+    /// not measured, with reasons.
     #[arg(long)]
     pub list: bool,
     /// Print rows as JSON.
@@ -117,10 +122,22 @@ fn as_text(item: &Item, rows: &[ReproductionRow]) -> String {
             digits(row.published),
             digits(row.measured),
             row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-            row.same_winner.map_or("", |same| if same { "yes" } else { "NO" }).to_owned(),
+            verdict(row).to_owned(),
         ]);
     }
     format!("{} {}\n{}\n\n{table}\n", item.paper, item.name, item.title)
+}
+
+/// The last column. A tie in print is no win of either.
+fn verdict(row: &ReproductionRow) -> &'static str {
+    match (row.kind, row.same_winner, row.differs_in_print) {
+        (RowKind::Input, ..) => "input",
+        (_, None, _) => "",
+        (RowKind::Measurement, Some(true), Some(false)) => "a tie, yes",
+        (RowKind::Measurement, Some(false), Some(false)) => "a tie, NO",
+        (_, Some(true), _) => "yes",
+        (_, Some(false), _) => "NO",
+    }
 }
 
 /// A number with three significant digits.
@@ -133,23 +150,37 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// For each paper, the number of comparisons in which the same system wins, and the median ratio.
+/// For each paper, the rows that agree, by their kinds, and the median ratio of the measurements.
 fn summary(rows: &[ReproductionRow]) -> String {
     let mut papers: Vec<&str> = rows.iter().map(|row| row.paper).collect();
     papers.dedup();
-    let mut text = String::new();
-    for paper in papers {
-        let of_paper = || rows.iter().filter(|row| row.paper == paper);
-        let compared: Vec<bool> = of_paper().filter_map(|row| row.same_winner).collect();
-        let same = compared.iter().filter(|same| **same).count();
-        let mut ratios: Vec<f64> = of_paper().filter_map(ReproductionRow::ratio).collect();
-        ratios.sort_by(f64::total_cmp);
-        let median = ratios.get(ratios.len() / 2).map_or_else(String::new, |r| format!("{r:.2}"));
-        let all = compared.len();
-        text += &format!(
-            "{paper}: the same system wins in {same} of {all} comparisons;\n\
-             median of measured over published {median}\n"
-        );
+    papers.into_iter().map(|paper| of_paper(rows, paper)).collect()
+}
+
+fn of_paper(rows: &[ReproductionRow], paper: &str) -> String {
+    let of = |kind| rows.iter().filter(move |row| row.paper == paper && row.kind == kind);
+    let mut text = format!("{paper}:\n");
+    let mut count = |kind, differs: bool, words: &str| {
+        let asked = of(kind).filter(|row| row.differs_in_print == Some(differs));
+        let all: Vec<bool> = asked.filter_map(|row| row.same_winner).collect();
+        if !all.is_empty() {
+            let same = all.iter().filter(|same| **same).count();
+            let _ = writeln!(text, "  {words} in {same} of {}", all.len());
+        }
+    };
+    count(RowKind::Measurement, true, "measurements: the same system wins");
+    count(RowKind::Measurement, false, "measurements that tie in print: a tie");
+    count(RowKind::Order, true, "orders that sentences state: the same");
+    count(RowKind::Property, true, "properties: the same");
+    let inputs = of(RowKind::Input).count();
+    if inputs > 0 {
+        let _ = writeln!(text, "  inputs, which agree by themselves: {inputs}");
+    }
+    let mut ratios: Vec<f64> =
+        of(RowKind::Measurement).filter_map(ReproductionRow::ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    if let Some(median) = ratios.get(ratios.len() / 2) {
+        let _ = writeln!(text, "  median of measured over published: {median:.2}");
     }
     text
 }
@@ -159,6 +190,10 @@ fn list() -> String {
     let mut text = String::new();
     for item in ITEMS {
         text += &format!("{} {}\n    {}\n", item.paper, item.name, item.title);
+    }
+    text += "\nFitted parameters, and the rows to which they were fitted; all others are predictions:\n";
+    for (parameter, rows) in FITTED {
+        let _ = writeln!(text, "{parameter}\n    {rows}");
     }
     text += "\nPublished figures that are not measured, and why:\n";
     for (figure, why) in UNMEASURED {

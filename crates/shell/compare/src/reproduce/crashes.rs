@@ -58,7 +58,7 @@ pub(super) fn halted(
         ffs::SOFT_UPDATES.name(),
         "inconsistent, percent of trials",
         (published, inconsistent),
-        Some(inconsistent <= published),
+        Some((inconsistent <= published).into()),
     )];
     let published = figure("needs_fsck_percent");
     for (system, all) in [(ffs::SYNC, &sync), (ffs::NONE, &none)] {
@@ -72,7 +72,7 @@ pub(super) fn halted(
         ffs::NONE.name(),
         "the repair must guess, percent",
         (published, unresolvable),
-        Some((unresolvable > 0.0) == (published > 0.0)),
+        Some(((unresolvable > 0.0) == (published > 0.0)).into()),
     ));
     Ok(rows)
 }

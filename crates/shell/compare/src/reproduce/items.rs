@@ -1,6 +1,6 @@
 //! The items, and the figures that have no item.
 
-use super::{Item, crashes, dualfs, soft_updates, tables};
+use super::{Item, crashes, dualfs, journaling, micro, soft_updates, tables};
 
 const JOURNALING: &str = "journaling-vs-soft-updates";
 const SOFT_UPDATES: &str = "soft-updates";
@@ -30,27 +30,48 @@ pub const ITEMS: &[Item] = &[
             "journaling_vs_soft_updates.microbenchmarks.create_delete_files",
             "journaling_vs_soft_updates.microbenchmarks.wafs_async_vs_ffs_async_zero_length",
         ],
-        measure: tables::zero_length,
+        measure: micro::zero_length,
+    },
+    Item {
+        paper: JOURNALING,
+        name: "micro",
+        title: "Section 8.1: the sentences about Figures 1 and 2, 32 MB of files of 2 KB to 4 MB each; Cheetah, 500 MHz Pentium III",
+        figures: &["journaling_vs_soft_updates.microbenchmarks.drops_at_kb"],
+        measure: micro::by_size,
     },
     Item {
         paper: JOURNALING,
         name: "ssh",
         title: "Table 4: a program unpacked, configured and built; Cheetah, 500 MHz Pentium III",
-        figures: &["journaling_vs_soft_updates.ssh"],
+        figures: &[
+            "journaling_vs_soft_updates.ssh",
+            "journaling_vs_soft_updates.semantics_cost.ssh_percent",
+        ],
         measure: tables::ssh,
     },
     Item {
         paper: JOURNALING,
+        name: "sdet-like",
+        title: "Section 8.2.3: the sentences about Figure 4; commands and their computing are Ordo's; Cheetah",
+        figures: &[],
+        measure: journaling::sdet_like,
+    },
+    Item {
+        paper: JOURNALING,
         name: "postmark",
-        title: "Section 8.2.4: PostMark, 10,000 and 150,000 files; Cheetah, 500 MHz Pentium III",
+        title: "Section 8.2.4, Figure 5: PostMark, 10,000 and 150,000 files; Cheetah, 500 MHz Pentium III",
         figures: &["journaling_vs_soft_updates.postmark"],
-        measure: tables::postmark_seconds,
+        measure: journaling::postmark,
     },
     Item {
         paper: JOURNALING,
         name: "netnews",
         title: "Table 5: 2 GB of news in 520,000 files; Cheetah, 500 MHz Pentium III",
-        figures: &["journaling_vs_soft_updates.netnews"],
+        figures: &[
+            "journaling_vs_soft_updates.netnews",
+            "journaling_vs_soft_updates.semantics_cost.netnews_percent",
+            "journaling_vs_soft_updates.semantics_cost.netnews_share_of_extra_writes_percent",
+        ],
         measure: tables::netnews,
     },
     Item {
@@ -83,7 +104,7 @@ pub const ITEMS: &[Item] = &[
         paper: SOFT_UPDATES,
         name: "sdet-like",
         title: "Sections 4.3 and 4.5: scripts an hour, 1 to 20 users; commands and their computing are Ordo's; Viking",
-        figures: &["soft_updates.sdet"],
+        figures: &["soft_updates.sdet", "soft_updates.over_logging_percent"],
         measure: soft_updates::sdet_like,
     },
     Item {
@@ -155,10 +176,6 @@ pub const UNMEASURED: &[(&str, &str)] = &[
         "journaling_vs_soft_updates.microbenchmarks.files_per_directory",
         "a parameter of `micro:journaling`",
     ),
-    (
-        "journaling_vs_soft_updates.microbenchmarks.drops_at_kb",
-        "docs/results/core.md has throughput by size, with the drops",
-    ),
     ("journaling_vs_soft_updates.microbenchmarks.lffs_file_cluster_kb", "a parameter of LFFS-file"),
     ("journaling_vs_soft_updates.microbenchmarks.wafs_block_kb", "a parameter of WAFS"),
     (
@@ -200,4 +217,17 @@ pub const UNMEASURED: &[(&str, &str)] = &[
     ("dualfs.postmark_throughput_ratio.xfs", KERNELS_POSTMARK),
     ("dualfs.postmark_throughput_ratio.jfs", KERNELS_POSTMARK),
     ("dualfs.read_data_meta", KERNELS),
+];
+
+/// The parameters that were fitted to a paper, each with the rows that it was fitted to. Those rows
+/// are inputs; all others of the paper are predictions.
+pub const FITTED: &[(&str, &str)] = &[
+    (
+        "the price of a dependency on the papers' processors, 1.5 looks at a buffer",
+        "journaling-vs-soft-updates zero-length, ffs-soft-updates; no row of soft-updates",
+    ),
+    (
+        "the computing of the programs of ssh-build",
+        "journaling-vs-soft-updates ssh, the seconds of ffs-none",
+    ),
 ];

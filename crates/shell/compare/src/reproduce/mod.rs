@@ -3,9 +3,12 @@
 //! `paper-results.toml` has the published figures. An [`Item`] is a table, a figure or a sentence
 //! of a paper. It runs the paper's workload at its published size, on a model of its disk and its
 //! processor in virtual time, and returns [`ReproductionRow`]s: the published figure, the measured
-//! one, and whether the same system wins. Figures without an item have a reason in [`UNMEASURED`];
-//! a test checks that every figure has one or the other. The module `items` lists the items;
-//! `published` reads the figures.
+//! one, and whether the same system wins. Rows are of four kinds ([`RowKind`]), which are counted
+//! apart: a measurement beside a printed number, an order in a sentence, a property of a system,
+//! and a row whose published value is an input here and so agrees by itself. [`FITTED`] says which
+//! parameters were fitted, and on which rows. Figures without an item have a reason in
+//! [`UNMEASURED`]; a test checks that every figure has one or the other. The module `items` lists
+//! the items; `published` reads the figures.
 //!
 //! ```
 //! use ordo_compare::reproduce;
@@ -17,6 +20,8 @@
 mod crashes;
 mod dualfs;
 mod items;
+mod journaling;
+mod micro;
 pub mod published;
 mod soft_updates;
 mod tables;
@@ -24,7 +29,7 @@ mod tables;
 use serde::Serialize;
 
 use crate::{CompareError, Follow};
-pub use items::{ITEMS, UNMEASURED};
+pub use items::{FITTED, ITEMS, UNMEASURED};
 pub use published::{figures, value};
 
 /// A published figure and the measured one.
@@ -45,6 +50,39 @@ pub struct ReproductionRow {
     /// Whether the same one of two systems wins here and in the paper: this one, or the one with
     /// which the item compares it. `None` for a figure without a comparison.
     pub same_winner: Option<bool>,
+    /// Whether the two systems differ in print. `None` for a figure without a comparison.
+    pub differs_in_print: Option<bool>,
+    /// The kind of the row.
+    pub kind: RowKind,
+}
+
+/// The kind of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RowKind {
+    /// A quantity beside a number that the paper prints.
+    Measurement,
+    /// An order or a comparison that a sentence states in words. The published value is the bound
+    /// that stands for the words.
+    Order,
+    /// A property that a system has or has not. 1 is yes.
+    Property,
+    /// A quantity whose published value is a parameter here.
+    Input,
+}
+
+/// A published and a measured comparison of two systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Winner {
+    same: bool,
+    differs_in_print: bool,
+}
+
+impl From<bool> for Winner {
+    /// A comparison that is no tie in print.
+    fn from(same: bool) -> Winner {
+        Winner { same, differs_in_print: true }
+    }
 }
 
 impl ReproductionRow {
@@ -83,9 +121,11 @@ impl Item {
         system: &'static str,
         quantity: impl Into<String>,
         (published, measured): (f64, f64),
-        same_winner: Option<bool>,
+        winner: Option<Winner>,
     ) -> ReproductionRow {
         let (paper, item) = (self.paper, self.name);
+        let same_winner = winner.map(|w| w.same);
+        let differs_in_print = winner.map(|w| w.differs_in_print);
         ReproductionRow {
             paper,
             item,
@@ -94,7 +134,32 @@ impl Item {
             published,
             measured,
             same_winner,
+            differs_in_print,
+            kind: RowKind::Measurement,
         }
+    }
+
+    /// A row for an order that a sentence states: `holds` says whether it is the same here, where
+    /// the ratio of the two systems is `measured`.
+    fn order(
+        &self,
+        system: &'static str,
+        quantity: impl Into<String>,
+        (bound, measured): (f64, f64),
+        holds: bool,
+    ) -> ReproductionRow {
+        let row = self.row(system, quantity, (bound, measured), Some(holds.into()));
+        ReproductionRow { kind: RowKind::Order, ..row }
+    }
+
+    /// A row whose published value is a parameter here.
+    fn input(
+        &self,
+        system: &'static str,
+        quantity: impl Into<String>,
+        both: (f64, f64),
+    ) -> ReproductionRow {
+        ReproductionRow { kind: RowKind::Input, ..self.row(system, quantity, both, None) }
     }
 }
 
@@ -118,8 +183,10 @@ fn winner(value: f64, baseline: f64) -> i8 {
 
 /// Whether the same one of two wins, published and measured. A tie on one side agrees with neither
 /// winner.
-fn same_winner(published: (f64, f64), measured: (f64, f64)) -> Option<bool> {
-    Some(winner(published.0, published.1) == winner(measured.0, measured.1))
+fn same_winner(published: (f64, f64), measured: (f64, f64)) -> Option<Winner> {
+    let in_print = winner(published.0, published.1);
+    let same = in_print == winner(measured.0, measured.1);
+    Some(Winner { same, differs_in_print: in_print != 0 })
 }
 
 #[cfg(test)]
@@ -146,9 +213,10 @@ mod tests {
 
     #[test]
     fn equal_results_are_no_win() {
-        assert_eq!(same_winner((0.99, 1.0), (1.02, 1.0)), Some(true));
-        assert_eq!(same_winner((0.99, 1.0), (0.90, 1.0)), Some(false));
-        assert_eq!(same_winner((3.1, 1.1), (5.0, 1.0)), Some(true));
-        assert_eq!(same_winner((3.1, 1.1), (0.5, 1.0)), Some(false));
+        let is = |same, differs_in_print| Some(Winner { same, differs_in_print });
+        assert_eq!(same_winner((0.99, 1.0), (1.02, 1.0)), is(true, false));
+        assert_eq!(same_winner((0.99, 1.0), (0.90, 1.0)), is(false, false));
+        assert_eq!(same_winner((3.1, 1.1), (5.0, 1.0)), is(true, true));
+        assert_eq!(same_winner((3.1, 1.1), (0.5, 1.0)), is(false, true));
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn sdet_like(
     let figure = value(&key("soft_updates_within_percent_of_no_order"));
     let quantity = "below no order, percent, at most";
     let name = ffs::SOFT_UPDATES.name();
-    rows.push(item.row(name, quantity, (figure, worst), Some(worst <= figure)));
+    rows.push(item.row(name, quantity, (figure, worst), Some((worst <= figure).into())));
     let both = (value(&key("no_concurrency_vs_conventional")), over[0]);
     let same = same_winner((both.0, 1.0), (both.1, 1.0));
     rows.push(item.row(name, "to FFS, 1 user", both, same));
@@ -65,6 +65,16 @@ pub(super) fn sdet_like(
         let same = same_winner((100.0 - figures[n], 100.0), (100.0 - percent, 100.0));
         let quantity = format!("below no order, percent, {which}");
         rows.push(item.row(name, quantity, (figures[n], percent), same));
+    }
+    let over: Vec<f64> =
+        soft.iter().zip(&logging).map(|(soft, log)| 100.0 * (soft / log - 1.0)).collect();
+    let figures = values("soft_updates.over_logging_percent");
+    for (n, (which, percent)) in
+        [("least", least(&over)), ("most", most(&over))].into_iter().enumerate()
+    {
+        let same = same_winner((100.0 + figures[n], 100.0), (100.0 + percent, 100.0));
+        let quantity = format!("above the journal, percent, {which}");
+        rows.push(item.row(ffs::SOFT_UPDATES.name(), quantity, (figures[n], percent), same));
     }
     Ok(rows)
 }

@@ -1,6 +1,7 @@
 //! The measurements of the items.
 
-use super::{Item, ReproductionRow, published, same_winner, value};
+use super::journaling::data_before_inode;
+use super::{Item, ReproductionRow, RowKind, published, same_winner, value};
 use crate::crash::{CrashWork, subject};
 use crate::{CompareError, ComparisonSetup, Follow, run};
 use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Script};
@@ -8,7 +9,7 @@ use ordo_systems::{System, ffs, journaled};
 use ordo_workload::Workload;
 
 /// The systems, by their names in the figures.
-const SYSTEMS: [(&str, System); 7] = [
+pub(super) const SYSTEMS: [(&str, System); 7] = [
     ("ffs", ffs::SYNC),
     ("soft_updates", ffs::SOFT_UPDATES),
     ("lffs_file", journaled::FILE),
@@ -37,23 +38,40 @@ pub(super) fn phase(row: &Measured, name: &str) -> f64 {
     of.map(|p| p.phase.seconds()).sum()
 }
 
-/// The time of FFS-async over that of each system, in each phase: 1 is as fast, more is faster.
+/// A table of times relative to FFS-async.
+struct Relative {
+    workload: &'static str,
+    table: &'static str,
+    phases: &'static [&'static str],
+    /// Whether the seconds of FFS-async are a parameter of the workload: the computing of its
+    /// programs.
+    seconds_are_input: bool,
+}
+
+/// The rows of a table: the time of FFS-async over that of each system, in each phase. 1 is as
+/// fast, more is faster.
 fn relative(
     item: &Item,
     follow: &mut dyn Follow,
-    (workload, table, phases): (&str, &str, &[&str]),
+    table: &Relative,
 ) -> Result<Vec<ReproductionRow>, CompareError> {
+    let Relative { workload, table: path, phases, seconds_are_input } = *table;
     let setup = ComparisonSetup::journaling();
     let all = |row: &Measured| phases.iter().map(|name| phase(row, name)).sum::<f64>();
     let none = measure(ffs::NONE, workload, &setup, follow)?;
     let mut rows = Vec::new();
-    let key = |system: &str, name: &str| value(&format!("{table}.{system}.{name}"));
+    let key = |system: &str, name: &str| value(&format!("{path}.{system}.{name}"));
     let seconds =
         |name: &str, row: &Measured| if name == "total" { all(row) } else { phase(row, name) };
     for name in phases.iter().copied().chain(["total"]) {
         let both = (key("ffs_async_seconds", name), seconds(name, &none));
-        rows.push(item.row("ffs-none", format!("{name}, seconds"), both, None));
+        let quantity = format!("{name}, seconds");
+        rows.push(match seconds_are_input {
+            true => item.input("ffs-none", quantity, both),
+            false => item.row("ffs-none", quantity, both, None),
+        });
     }
+    let mut sync_writes = 0.0;
     for (named, system) in SYSTEMS {
         let row = measure(system, workload, &setup, follow)?;
         for name in phases.iter().copied().chain(["total"]) {
@@ -63,12 +81,18 @@ fn relative(
             let quantity = format!("{name}, to FFS-async");
             rows.push(item.row(system.name(), quantity, (published, ratio), same));
         }
-        if system == ffs::SOFT_UPDATES && table.ends_with("netnews") {
-            let extra = 100.0 * (row.writes.total() as f64 / none.writes.total() as f64 - 1.0);
-            let published = value(&format!("{table}.soft_updates_extra_writes_percent"));
-            let same = Some((extra > 0.0) == (published > 0.0));
-            let quantity = "more writes than FFS-async, percent";
-            rows.push(item.row(system.name(), quantity, (published, extra), same));
+        if system == ffs::SYNC {
+            sync_writes = row.writes.total() as f64;
+        }
+        if system == ffs::SOFT_UPDATES {
+            if path.ends_with("netnews") {
+                let extra = 100.0 * (row.writes.total() as f64 / sync_writes - 1.0);
+                let published = value(&format!("{path}.soft_updates_extra_writes_percent"));
+                let same = Some(((extra > 0.0) == (published > 0.0)).into());
+                let quantity = "more writes than FFS, percent";
+                rows.push(item.row(system.name(), quantity, (published, extra), same));
+            }
+            rows.extend(data_before_inode(item, follow, workload, (&row, &none))?);
         }
     }
     Ok(rows)
@@ -78,52 +102,26 @@ pub(super) fn ssh(
     item: &Item,
     follow: &mut dyn Follow,
 ) -> Result<Vec<ReproductionRow>, CompareError> {
-    let table = "journaling_vs_soft_updates.ssh";
-    relative(item, follow, ("ssh-build", table, &["unpack", "config", "build"]))
+    let table = Relative {
+        workload: "ssh-build",
+        table: "journaling_vs_soft_updates.ssh",
+        phases: &["unpack", "config", "build"],
+        seconds_are_input: true,
+    };
+    relative(item, follow, &table)
 }
 
 pub(super) fn netnews(
     item: &Item,
     follow: &mut dyn Follow,
 ) -> Result<Vec<ReproductionRow>, CompareError> {
-    let table = "journaling_vs_soft_updates.netnews";
-    relative(item, follow, ("netnews", table, &["unbatch", "expire"]))
-}
-
-/// The seconds of FFS-async under PostMark.
-pub(super) fn postmark_seconds(
-    item: &Item,
-    follow: &mut dyn Follow,
-) -> Result<Vec<ReproductionRow>, CompareError> {
-    let mut rows = Vec::new();
-    for size in ["small", "large"] {
-        let workload = format!("postmark:{size}");
-        let row = measure(ffs::NONE, &workload, &ComparisonSetup::journaling(), follow)?;
-        let published =
-            value(&format!("journaling_vs_soft_updates.postmark.ffs_async_seconds.{size}"));
-        let quantity = format!("{size}, seconds");
-        rows.push(item.row("ffs-none", quantity, (published, row.app_seconds), None));
-    }
-    Ok(rows)
-}
-
-/// Files of length 0, created and removed: the journals with a WAFS beside FFS-async.
-pub(super) fn zero_length(
-    item: &Item,
-    follow: &mut dyn Follow,
-) -> Result<Vec<ReproductionRow>, CompareError> {
-    /// The value for "less than half" of FFS-async, section 8.1.
-    const HALF: f64 = 0.5;
-    let setup = ComparisonSetup::journaling();
-    let none = measure(ffs::NONE, "create-delete", &setup, follow)?;
-    let mut rows = Vec::new();
-    for system in [journaled::WAFS_1ASYNC, journaled::WAFS_2ASYNC] {
-        let row = measure(system, "create-delete", &setup, follow)?;
-        let ratio = none.app_seconds / row.app_seconds;
-        let quantity = "to FFS-async, less than";
-        rows.push(item.row(system.name(), quantity, (HALF, ratio), Some(ratio < HALF)));
-    }
-    Ok(rows)
+    let table = Relative {
+        workload: "netnews",
+        table: "journaling_vs_soft_updates.netnews",
+        phases: &["unbatch", "expire"],
+        seconds_are_input: false,
+    };
+    relative(item, follow, &table)
 }
 
 /// Table 2, judged by crash states instead of by argument. 1 stands for yes.
@@ -161,7 +159,8 @@ pub(super) fn semantics(
             }
             let both = (f64::from(u8::from(listed)), f64::from(u8::from(seen)));
             let quantity = property.replace('_', " ");
-            rows.push(item.row(system.name(), quantity, both, Some(listed == seen)));
+            let row = item.row(system.name(), quantity, both, Some((listed == seen).into()));
+            rows.push(ReproductionRow { kind: RowKind::Property, ..row });
         }
     }
     Ok(rows)
@@ -206,7 +205,17 @@ pub(super) fn postmark_rate(
         transactions.and_then(|p| p.phase.rate()).unwrap_or(0.0)
     };
     let what = ("postmark", "soft_updates.postmark", "transactions a second");
-    beside_no_order(item, follow, &BESIDE_NO_ORDER, what, rate)
+    let mut rows = beside_no_order(item, follow, &BESIDE_NO_ORDER, what, rate)?;
+    let of = |system: System| {
+        let found = rows.iter().find(|row| row.system == system.name());
+        found.map(|row| row.measured).expect("every system has a row")
+    };
+    let over = 100.0 * (of(ffs::SOFT_UPDATES) / of(journaled::FILE) - 1.0);
+    let published = value("soft_updates.postmark.soft_updates_over_logging_percent");
+    let same = same_winner((100.0 + published, 100.0), (100.0 + over, 100.0));
+    let quantity = "above the journal, percent";
+    rows.push(item.row(ffs::SOFT_UPDATES.name(), quantity, (published, over), same));
+    Ok(rows)
 }
 
 /// Disk writes for each created file of 2 KB to 64 KB.
@@ -257,10 +266,15 @@ pub(super) fn tuning(
     let removed = 100.0 * (1.0 - count[1] / count[0]);
     let figure = value(&key("useless_writes_removed_by_syncer_order_percent"));
     let quantity = "removed by the order, percent, least";
-    rows.push(item.row(system.name(), quantity, (figure, removed), Some(removed >= figure)));
+    rows.push(item.row(
+        system.name(),
+        quantity,
+        (figure, removed),
+        Some((removed >= figure).into()),
+    ));
     let left = 100.0 * count[2] / count[0];
     let quantity = "left with the cache's choice, most";
-    rows.push(item.row(system.name(), quantity, (25.0, left), Some(left <= 25.0)));
+    rows.push(item.row(system.name(), quantity, (25.0, left), Some((left <= 25.0).into())));
     let row = measure(system, "micro:sizes=2k", &ComparisonSetup::papers(), follow)?;
     let deletes = row.phases.iter().find(|p| p.phase.name.starts_with("delete"));
     let deletes = deletes.expect("the workload deletes");
@@ -270,7 +284,7 @@ pub(super) fn tuning(
         system.name(),
         "removes for each write, about",
         (figure, each),
-        Some(each >= figure),
+        Some((each >= figure).into()),
     ));
     Ok(rows)
 }

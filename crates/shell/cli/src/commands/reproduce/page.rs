@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ordo_compare::reproduce::{Item, ReproductionRow};
+use ordo_compare::reproduce::{Item, ReproductionRow, RowKind};
 use ordo_report::html::{Bar, BarPart, MAIN, PALE, bars, begin, escape, legend};
 
 use super::digits;
@@ -55,10 +55,11 @@ fn pairs(out: &mut String, rows: &[&ReproductionRow]) {
         value: format!("{}{verdict}", digits(value)),
     };
     let both = |row: &&ReproductionRow| {
-        let verdict = match row.same_winner {
-            Some(true) => ", same winner",
-            Some(false) => ", ANOTHER winner",
-            None => "",
+        let verdict = match (row.kind, row.same_winner) {
+            (RowKind::Input, _) => ", an input",
+            (_, Some(true)) => ", same winner",
+            (_, Some(false)) => ", ANOTHER winner",
+            (_, None) => "",
         };
         let (system, nothing) = (row.system, "");
         [
