@@ -125,8 +125,8 @@ fn workload(text: &str) -> Result<Workload, String> {
 /// The simulated machine: disk, processor, sizes of the file system.
 #[derive(Args, Debug)]
 pub struct Machine {
-    /// The disk model: viking, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd, nvme,
-    /// network-volume, nvram, ram.
+    /// The disk model: viking, viking-untagged, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd,
+    /// nvme, network-volume, nvram, ram.
     #[arg(long, default_value = "viking", value_name = "MODEL", value_parser = disk)]
     pub disk: &'static Model,
     /// The model of a journal's own disk, or of the metadata device of dualfs-2, for example nvram

@@ -9,7 +9,7 @@
 //! depth 32 and more. Flush and FUA costs are typical of measurements, since no data sheet gives
 //! them.
 //!
-//! All hard disks handle a command that waits in their queue while the media work
+//! All hard disks but one handle a command that waits in their queue while the media work
 //! ([`HddSpec::overlaps_commands`]); each constant says why. For the two disks of the papers of
 //! 2000 the reason is the same: their hosts queue commands with tags. FreeBSD's list of disks with
 //! bad or few tags (`scsi_quirk_table`) has neither, so they get its default of up to 255. How much
@@ -35,6 +35,12 @@ pub static ALL: &[Model] = &[
         name: "viking",
         description: "Quantum Viking, 4.5 GB, 7,200 rpm, SCSI (1997)",
         kind: ModelKind::Hdd(VIKING),
+        era: Era::Papers,
+    },
+    Model {
+        name: "viking-untagged",
+        description: "the Quantum Viking behind a host that queues no commands on it",
+        kind: ModelKind::Hdd(VIKING_UNTAGGED),
         era: Era::Papers,
     },
     Model {
@@ -150,6 +156,11 @@ pub const VIKING: HddSpec = HddSpec {
     write_cache_bytes: 0,
     queue_depth: 64,
 };
+
+/// The same disk behind a host that queues no commands: each one is handled when the one before is
+/// done, so adjacent writes lose a turn. File systems of 4.4BSD left gaps between blocks for such
+/// disks ("Logging versus Clustering", 1995).
+pub const VIKING_UNTAGGED: HddSpec = HddSpec { overlaps_commands: false, ..VIKING };
 
 /// The disk of "Analysis and Evolution of Journaling File Systems" (2005), section 2. Speed,
 /// capacity and average seek are the maker's; the rest is estimated. The specification of its

@@ -137,7 +137,7 @@ const TUNED: [(u32, u32); 5] = [(8, 0), (8, 1), (8, 2), (8, 4), (64, 0)];
 /// Large files on FFS with other runs and gaps.
 pub fn tuning(out: &mut Section) {
     out.say(
-        "Files of 1 and 4 MB on the Viking, on LFS and on `ffs-sync` with other runs and gaps: `maxcontig` blocks follow each \
+        "Files of 1 and 4 MB on the Viking behind a host that queues no commands (`viking-untagged`), on LFS and on `ffs-sync` with other runs and gaps: `maxcontig` blocks follow each \
          other and go in one request, and `rotgap` blocks are left free behind them, as 4.4BSD's rotational delay leaves them. \
          The abstract does not say how FFS was tuned; the row in which it writes large files best, with gaps, is taken for \
          \"tuned for writing\", the row without gaps in which it reads best for \"optimized for reading\". What the application \
@@ -147,7 +147,7 @@ pub fn tuning(out: &mut Section) {
         "| system | create 1 MB | read 1 MB | write 1 MB | create 4 MB | read 4 MB | write 4 MB |\n\
          |---|---:|---:|---:|---:|---:|---:|\n",
     );
-    let setup = on(DISKS[0]);
+    let setup = on("viking-untagged");
     let mut add = |name: &str, row: &ComparisonRow| {
         let of = |what: &str, mb: u32| {
             let phase = &phase(row, &format!("{what} {mb} MB")).phase;
