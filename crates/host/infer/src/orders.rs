@@ -270,10 +270,11 @@ pub(super) fn overlap(
 mod tests {
     use super::*;
 
-    /// Falsely limited parallelism (section 3.2.2, Figure 9): a journal that is written only when the
-    /// data are done has no write that was sent during theirs, however close they are; one that does
-    /// not wait has all but those sent in a pause. A write of data that never ended is on its way for
-    /// good. Would catch an experiment that calls writes side by side because their times touch.
+    /// Falsely limited parallelism (section 3.2.2, Figure 9): a journal that is written only when
+    /// the data are done has no write that was sent during theirs, however close they are; one that
+    /// does not wait has all but those sent in a pause. A write of data that never ended is on its
+    /// way for good. Would catch an experiment that calls writes side by side because their times
+    /// touch.
     #[test]
     fn journal_writes_during_data_writes_are_told_from_those_after() {
         let start = Instant::now();

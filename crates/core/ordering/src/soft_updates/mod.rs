@@ -70,6 +70,7 @@
 //! | `pagedep` | `block::BlockDeps` of a directory's block, with the entries as changes |
 //! | `diradd`, `dirrem`, `mkdir` | `node::Change` of an entry |
 //! | `allocdirect`, `allocindir` | `node::Change` of an inode, or of a pointer in an indirect block |
+//! | `indirdep` | the changes of one indirect block; the copy that is safe to write is its image |
 //! | `bmsafemap`, `newblk` | `node::Written`: the block as it is now is on disk |
 //! | `freeblks`, `freefrag`, `freefile` | `node::Free` |
 //! | `worklist` | the queue of frees that are ready, `graph::Graph` |

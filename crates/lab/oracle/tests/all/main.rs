@@ -24,6 +24,7 @@ mod link_targets;
 mod log_oracle;
 mod loop_device;
 mod oracle;
+mod paper_rules;
 mod real_images;
 mod replay;
 mod soft_flushes;
