@@ -3,7 +3,8 @@
 //! Code charges its work while it does it ([`Cpu::operation`], [`Cpu::bytes`], [`Cpu::touch`],
 //! [`Cpu::dependencies`]). A charge only adds to a debt;
 //! [`Runtime::settle`](crate::Runtime::settle) pays the debt by sleeping on the model's single
-//! processor. On a real clock the model is [`CpuModel::NONE`], and nothing is charged.
+//! processor. On a real clock the model is [`CpuModel::NONE`], and nothing is charged,
+//! but for programs in a guest, whose real clock is virtual.
 
 use std::cell::Cell;
 

@@ -434,11 +434,15 @@ impl Runtime {
         .await
     }
 
-    /// Pays for the processor work charged since the last call, on the model's single processor.
+    /// Pays for the processor work charged since the last call, on the model's single processor. On
+    /// a real clock nothing is charged, unless a program in a guest has set a model: its thread
+    /// sleeps, on the guest's virtual clock.
     #[inline]
     pub async fn settle(&self) {
         let debt = self.0.cpu.take_debt();
-        if debt > 0 && self.is_simulated() {
+        if debt > 0 && !self.is_simulated() {
+            std::thread::sleep(std::time::Duration::from_nanos(debt));
+        } else if debt > 0 {
             let start = self.0.cpu.busy_until_ns.get().max(self.now().as_nanos());
             self.0.cpu.busy_until_ns.set(start + debt);
             self.sleep_until(Time::from_nanos(start + debt)).await;

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ordo_block::{BlockDevice, Device};
@@ -247,7 +248,7 @@ impl Guest {
             .collect();
         let disks = disks?;
         let spawned = command(&setup, folder.path(), disks.len())?.spawn();
-        let mut child = Process(spawned.map_err(starting("the kernel"))?);
+        let mut child = Process::new(spawned.map_err(starting("the kernel"))?);
         child.stay_on_one_processor();
         let calendar = accept(&calendar, &mut child.0, &folder.path().join(LOG))?;
         let calendar = Calendar::new(calendar, runtime.now(), setup.epoch_ns)?;
@@ -360,15 +361,35 @@ fn program(order: &Order) -> String {
     }
 }
 
+/// The process groups of all guests of this process.
+static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// Ends all guests at once, for a process that is about to exit in the middle of its work.
+pub fn end_all() {
+    let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().for_each(|group| end_group(*group));
+}
+
+fn end_group(group: i32) {
+    if let Some(group) = rustix::process::Pid::from_raw(group) {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
+
 /// The kernel's process, which ends with this, and the guest's processes with it.
 struct Process(Child);
 
 impl Process {
+    fn new(child: Child) -> Process {
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).push(child.id() as i32);
+        Process(child)
+    }
+
     fn end(&mut self) {
-        if let Some(group) = rustix::process::Pid::from_raw(self.0.id() as i32) {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
+        let group = self.0.id() as i32;
+        end_group(group);
         let _ = self.0.wait();
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| *other != group);
     }
 
     /// Waits for the end of a process that has closed its clock.

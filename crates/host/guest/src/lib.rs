@@ -42,5 +42,5 @@ pub mod orders;
 mod wire;
 
 pub use error::GuestError;
-pub use guest::{Guest, GuestSetup};
+pub use guest::{Guest, GuestSetup, end_all};
 pub use kernel::Kernel;

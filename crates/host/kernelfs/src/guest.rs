@@ -1,6 +1,9 @@
-//! A kernel file system in a guest kernel, recorded in virtual time.
+//! A kernel file system in a guest kernel: on any disks ([`GuestFs`]), or recorded
+//! ([`GuestMount`]).
 
+use std::cell::Cell;
 use std::ffi::OsString;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,9 +12,10 @@ use ordo_guest::init::{CONTROL_FILE, MARK_DIR, MarkWriter};
 use ordo_guest::orders::{GuestAnswer, GuestProgram, Order};
 use ordo_guest::{Guest, GuestError, GuestSetup};
 use ordo_recorder::{DeviceSetup, RecordedDisk, Recording};
-use ordo_runtime::Executor;
+use ordo_runtime::{Executor, Runtime};
 
 use crate::kernel::{LiveError, LiveSystem, known};
+use crate::table::{CommandWords, KernelFs};
 use crate::watching::{TrafficSlot, WatchOptions, WatchedTraffic, take, watching};
 
 /// The device in the guest.
@@ -33,13 +37,189 @@ pub fn serve_marks() -> Result<(), LiveError> {
     Ok(ordo_recorder::serve_marks(Path::new(MARK_DIR), move |text| drop(out.set(text)))?)
 }
 
-/// A file system that is mounted in a guest and recorded.
-pub struct GuestMount {
+/// A guest whose disks have, or will have, a file system of the kernel's.
+pub struct GuestFs {
     guest: Guest,
-    disk: RecordedDisk,
-    seen: TrafficSlot,
+    system: LiveSystem,
+    fs: &'static KernelFs,
     /// The folder of the outputs of programs.
     folder: tempfile::TempDir,
+    /// The number of files in it, each for the output of one program: a guest remembers a file of
+    /// the host's, and would not see it replaced.
+    files: Cell<u32>,
+}
+
+impl GuestFs {
+    /// Starts a guest with the disks of `setup`, the first of which is for the file system.
+    ///
+    /// # Errors
+    /// There is no guest, or no file system has this name.
+    pub fn start(
+        runtime: &Runtime,
+        system: &LiveSystem,
+        mut setup: GuestSetup,
+    ) -> Result<GuestFs, LiveError> {
+        let fs = known(&system.name)?;
+        let made = tempfile::Builder::new().prefix("ordo-output-").tempdir();
+        let folder = made.map_err(|error| LiveError::Io { what: "a folder".to_owned(), error })?;
+        setup.has_marks = true;
+        setup.shared.push(folder.path().to_owned());
+        let guest = Guest::start(runtime, setup)?;
+        Ok(GuestFs { guest, system: system.clone(), fs, folder, files: Cell::new(0) })
+    }
+
+    /// Calls `call` with each mark that a program in the guest sets, at its time.
+    pub fn on_mark(&self, call: impl Fn(&str) + 'static) {
+        self.guest.on_mark(call);
+    }
+
+    /// Gives an order that the guest can carry out.
+    async fn ask(&self, order: &Order) -> Result<GuestAnswer, LiveError> {
+        match self.guest.ask(order).await? {
+            GuestAnswer::Failed(why) => Err(LiveError::Program(format!("in the guest: {why}"))),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Makes the file system.
+    ///
+    /// # Errors
+    /// Its program fails, or is not there.
+    pub async fn make(&self) -> Result<(), LiveError> {
+        let words = self.fs.mkfs.iter().map(|word| (*word).to_owned());
+        let words = words.chain(self.system.mkfs.iter().cloned()).chain([DEVICE.to_owned()]);
+        self.prepare(words.map(OsString::from).collect()).await.map(drop)
+    }
+
+    /// Mounts the file system.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub async fn mount(&self) -> Result<(), LiveError> {
+        let order = Order::Mount {
+            fs: self.system.name.clone(),
+            source: DEVICE.into(),
+            dir: MOUNTED.into(),
+            options: self.system.options.clone(),
+        };
+        self.ask(&order).await.map(drop)
+    }
+
+    /// Runs the program that repairs the file system before a mount, if it needs one.
+    ///
+    /// # Errors
+    /// The program is not there.
+    pub async fn repair(&self) -> Result<(), LiveError> {
+        match self.fs.repair {
+            [] => Ok(()),
+            words => self.on_device(words).await.map(drop),
+        }
+    }
+
+    /// Runs the program that checks the file system, which is not mounted. Returns how it ended,
+    /// and what it said.
+    ///
+    /// # Errors
+    /// The program is not there.
+    pub async fn check(&self) -> Result<(GuestAnswer, String), LiveError> {
+        self.on_device(self.fs.check).await
+    }
+
+    async fn on_device(&self, words: CommandWords) -> Result<(GuestAnswer, String), LiveError> {
+        let words = words.iter().copied().chain([DEVICE]).map(OsString::from);
+        let environment = vec![("PATH".into(), SYSTEM_PATH.into())];
+        self.program(words.collect(), environment, Path::new("/")).await
+    }
+
+    /// Runs a program beside the work proper, and returns how it ended and what it said.
+    ///
+    /// # Errors
+    /// It cannot be started, or the guest ends before it does.
+    pub async fn program(
+        &self,
+        words: Vec<OsString>,
+        environment: Vec<(OsString, OsString)>,
+        dir: &Path,
+    ) -> Result<(GuestAnswer, String), LiveError> {
+        self.files.set(self.files.get() + 1);
+        let output = self.folder.path().join(format!("program-{}", self.files.get()));
+        let (user, errors, dir) = (None, None, dir.to_owned());
+        let to = Some(output.clone());
+        let program = GuestProgram { words, environment, dir, user, output: to, errors };
+        let ended = self.ask(&Order::Run(program)).await?;
+        let said = std::fs::read(output).unwrap_or_default();
+        Ok((ended, String::from_utf8_lossy(&said).trim().to_owned()))
+    }
+
+    /// Runs a program that is to succeed, and returns what it said.
+    ///
+    /// # Errors
+    /// It fails, or is not there.
+    pub async fn prepare(&self, words: Vec<OsString>) -> Result<String, LiveError> {
+        let name = words.first().map_or_else(String::new, |w| w.to_string_lossy().into_owned());
+        let environment = vec![("PATH".into(), SYSTEM_PATH.into())];
+        match self.program(words, environment, Path::new("/")).await? {
+            (GuestAnswer::Ended { code: Some(0), .. }, said) => Ok(said),
+            (_, said) => Err(LiveError::Program(format!("{name} in the guest: {said}"))),
+        }
+    }
+
+    /// The mount point, as programs in the guest see it.
+    pub fn dir(&self) -> &Path {
+        Path::new(MOUNTED)
+    }
+
+    /// A folder of the host that the guest can write to.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The file for the output of a program, and the one for its errors.
+    pub fn outputs(&self) -> [PathBuf; 2] {
+        ["output", "errors"].map(|name| self.folder.path().join(name))
+    }
+
+    /// Runs a program in the mounted file system, to its end.
+    ///
+    /// # Errors
+    /// It cannot be started, or the guest ends before it does.
+    pub async fn run(
+        &self,
+        words: Vec<OsString>,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Result<GuestAnswer, LiveError> {
+        let [output, errors] = self.outputs().map(Some);
+        let (dir, user) = (MOUNTED.into(), None);
+        self.ask(&Order::Run(GuestProgram { words, environment, dir, user, output, errors })).await
+    }
+
+    /// Unmounts.
+    ///
+    /// # Errors
+    /// The file system is in use.
+    pub async fn unmount(&self) -> Result<(), LiveError> {
+        self.ask(&Order::Unmount { dir: MOUNTED.into() }).await.map(drop)
+    }
+
+    /// Ends the guest in order.
+    ///
+    /// # Errors
+    /// It ends otherwise.
+    pub async fn power_off(&self) -> Result<(), LiveError> {
+        Ok(self.guest.power_off().await?)
+    }
+
+    /// Whether the guest still runs.
+    pub fn is_running(&self) -> bool {
+        self.guest.failure().is_none()
+    }
+}
+
+/// A file system that is mounted in a guest and recorded.
+pub struct GuestMount {
+    fs: GuestFs,
+    disk: RecordedDisk,
+    seen: TrafficSlot,
     executor: Executor,
 }
 
@@ -64,7 +244,6 @@ impl GuestMount {
         mut setup: DeviceSetup,
         mut guest: GuestSetup,
     ) -> Result<GuestMount, LiveError> {
-        let known = known(&system.name)?;
         let seen = TrafficSlot::default();
         if setup.observer.is_none() {
             setup.observer = Some(watching(wanted, Arc::clone(&seen)));
@@ -72,64 +251,31 @@ impl GuestMount {
         let executor = Executor::simulated(guest.seed);
         let runtime = executor.runtime();
         let disk = RecordedDisk::new(&runtime, setup).map_err(LiveError::Program)?;
-        let made = tempfile::Builder::new().prefix("ordo-output-").tempdir();
-        let folder = made.map_err(|error| LiveError::Io { what: "a folder".to_owned(), error })?;
         guest.disks = vec![disk.clone().erase()];
-        guest.has_marks = true;
-        guest.shared.push(folder.path().to_owned());
-        let guest = Guest::start(&runtime, guest)?;
+        let fs = GuestFs::start(&runtime, system, guest)?;
         let marked = disk.clone();
-        guest.on_mark(move |text| marked.mark(text));
-        let mounted = GuestMount { guest, disk, seen, folder, executor };
-        let words = known.mkfs.iter().map(|word| (*word).to_owned());
-        let words = words.chain(system.mkfs.iter().cloned()).chain([DEVICE.to_owned()]);
-        mounted.prepare(words.map(OsString::from).collect())?;
+        fs.on_mark(move |text| marked.mark(text));
+        let mounted = GuestMount { fs, disk, seen, executor };
+        mounted.wait(mounted.fs.make())?;
         mounted.disk.start();
-        mounted.wait(&Order::Mount {
-            fs: system.name.clone(),
-            source: DEVICE.into(),
-            dir: MOUNTED.into(),
-            options: system.options.clone(),
-        })?;
+        mounted.wait(mounted.fs.mount())?;
         Ok(mounted)
     }
 
-    /// Gives an order and waits for it, while virtual time passes.
-    fn wait(&self, order: &Order) -> Result<GuestAnswer, LiveError> {
-        let asked = self.executor.block_on(self.guest.ask(order));
-        let answer = asked.map_err(|stuck| LiveError::Program(stuck.to_string()))??;
-        match answer {
-            GuestAnswer::Failed(why) => Err(LiveError::Program(format!("in the guest: {why}"))),
-            answer => Ok(answer),
-        }
-    }
-
-    /// Runs a program that is to succeed.
-    fn prepare(&self, words: Vec<OsString>) -> Result<(), LiveError> {
-        let name = words.first().map_or_else(String::new, |w| w.to_string_lossy().into_owned());
-        let output = self.folder.path().join("preparation");
-        let environment = vec![("PATH".into(), SYSTEM_PATH.into())];
-        let dir = PathBuf::from("/");
-        let (user, errors, output) = (None, None, Some(output));
-        let program = GuestProgram { words, environment, dir, user, output, errors };
-        match self.wait(&Order::Run(program.clone()))? {
-            GuestAnswer::Ended { code: Some(0), .. } => Ok(()),
-            _ => {
-                let said = program.output.map(std::fs::read_to_string);
-                let said = said.and_then(Result::ok).unwrap_or_default();
-                Err(LiveError::Program(format!("{name} in the guest: {}", said.trim())))
-            }
-        }
+    /// Waits while virtual time passes.
+    fn wait<T>(&self, doing: impl Future<Output = Result<T, LiveError>>) -> Result<T, LiveError> {
+        let done = self.executor.block_on(doing);
+        done.map_err(|stuck| LiveError::Program(stuck.to_string()))?
     }
 
     /// The mount point, as programs in the guest see it.
     pub fn dir(&self) -> &Path {
-        Path::new(MOUNTED)
+        self.fs.dir()
     }
 
     /// The file for the output of a program, and the one for its errors.
     pub fn outputs(&self) -> [PathBuf; 2] {
-        ["output", "errors"].map(|name| self.folder.path().join(name))
+        self.fs.outputs()
     }
 
     /// The file that takes commands of programs in the guest: `mark TEXT` puts a text into the
@@ -152,9 +298,7 @@ impl GuestMount {
         words: Vec<OsString>,
         environment: Vec<(OsString, OsString)>,
     ) -> Result<GuestAnswer, LiveError> {
-        let [output, errors] = self.outputs().map(Some);
-        let (dir, user) = (MOUNTED.into(), None);
-        self.wait(&Order::Run(GuestProgram { words, environment, dir, user, output, errors }))
+        self.wait(self.fs.run(words, environment))
     }
 
     /// Unmounts, and returns the recording and the watcher's results, if it knows the file system.
@@ -178,10 +322,9 @@ impl GuestMount {
     /// # Errors
     /// The file system is in use.
     pub fn finish_recording(self) -> Result<Recording, LiveError> {
-        if self.guest.failure().is_none() {
-            self.wait(&Order::Unmount { dir: MOUNTED.into() })?;
-            let off = self.executor.block_on(self.guest.power_off());
-            off.map_err(|stuck| LiveError::Program(stuck.to_string()))??;
+        if self.fs.is_running() {
+            self.wait(self.fs.unmount())?;
+            self.wait(self.fs.power_off())?;
         }
         self.disk.finish().ok_or(LiveError::Unknown)
     }

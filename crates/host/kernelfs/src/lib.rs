@@ -31,7 +31,7 @@ pub mod table;
 pub mod volumes;
 pub mod watching;
 
-pub use guest::GuestMount;
+pub use guest::{GuestFs, GuestMount};
 pub use kernel::{KernelMount, LiveError};
 pub use rules::{WriteRule, WriteRules};
 pub use watching::{WatchOptions, WatchedTraffic};

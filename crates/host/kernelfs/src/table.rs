@@ -11,6 +11,8 @@ pub struct KernelFs {
     pub name: &'static str,
     /// The program that makes it, without a question.
     pub mkfs: CommandWords,
+    /// Arguments of `mkfs` by which it leaves no work to the first mount.
+    pub at_once: CommandWords,
     /// The program that checks it without a change.
     pub check: CommandWords,
     /// The program that repairs it after a crash, before a mount; empty where the mount recovers.
@@ -30,6 +32,7 @@ const MIB: u64 = 1 << 20;
 const EXT4: KernelFs = KernelFs {
     name: "ext4",
     mkfs: &["mke2fs", "-q", "-F", "-t", "ext4"],
+    at_once: &["-E", "lazy_itable_init=0,lazy_journal_init=0"],
     check: &["e2fsck", "-f", "-n"],
     repair: &[],
     is_replayed: false,
@@ -41,6 +44,7 @@ const EXT4: KernelFs = KernelFs {
 const NTFS: KernelFs = KernelFs {
     name: "ntfs",
     mkfs: &["mkntfs", "-q", "-F", "-Q"],
+    at_once: &[],
     check: &["ntfsfix", "-n"],
     ..EXT4
 };
@@ -58,6 +62,7 @@ pub const ALL: [KernelFs; 14] = [
     KernelFs {
         name: "xfs",
         mkfs: &["mkfs.xfs", "-q", "-f"],
+        at_once: &[],
         check: &["xfs_repair", "-n"],
         copy_option: "nouuid",
         // The least that mkfs.xfs accepts.
@@ -67,6 +72,7 @@ pub const ALL: [KernelFs; 14] = [
     KernelFs {
         name: "jfs",
         mkfs: &["mkfs.jfs", "-q"],
+        at_once: &[],
         check: &["fsck.jfs", "-n"],
         repair: &["fsck.jfs", "-a"],
         is_replayed: true,
@@ -75,6 +81,7 @@ pub const ALL: [KernelFs; 14] = [
     KernelFs {
         name: "reiserfs",
         mkfs: &["mkfs.reiserfs", "-q", "-q"],
+        at_once: &[],
         check: &["reiserfsck", "--check", "-q"],
         ..EXT4
     },
@@ -82,6 +89,7 @@ pub const ALL: [KernelFs; 14] = [
     KernelFs {
         name: "btrfs",
         mkfs: &["mkfs.btrfs", "-q", "-f"],
+        at_once: &[],
         check: &["btrfs", "check", "--readonly", "--check-data-csum"],
         is_alone: true,
         bytes: 256 * MIB,
@@ -91,6 +99,7 @@ pub const ALL: [KernelFs; 14] = [
     KernelFs {
         name: "f2fs",
         mkfs: &["mkfs.f2fs", "-q", "-f"],
+        at_once: &[],
         check: &["fsck.f2fs", "--dry-run"],
         bytes: 128 * MIB,
         ..EXT4
@@ -98,16 +107,30 @@ pub const ALL: [KernelFs; 14] = [
     KernelFs {
         name: "nilfs2",
         mkfs: &["mkfs.nilfs2", "-q", "-f"],
+        at_once: &[],
         // No program checks more than the superblocks.
         check: &["nilfs-tune", "-l"],
         bytes: 256 * MIB,
         ..EXT4
     },
-    KernelFs { name: "vfat", mkfs: &["mkfs.vfat"], check: &["fsck.vfat", "-n"], ..EXT4 },
-    KernelFs { name: "exfat", mkfs: &["mkfs.exfat"], check: &["fsck.exfat", "-n"], ..EXT4 },
+    KernelFs {
+        name: "vfat",
+        mkfs: &["mkfs.vfat"],
+        at_once: &[],
+        check: &["fsck.vfat", "-n"],
+        ..EXT4
+    },
+    KernelFs {
+        name: "exfat",
+        mkfs: &["mkfs.exfat"],
+        at_once: &[],
+        check: &["fsck.exfat", "-n"],
+        ..EXT4
+    },
     KernelFs {
         name: "bcachefs",
         mkfs: &["bcachefs", "format", "-q", "-f"],
+        at_once: &[],
         check: &["bcachefs", "fsck", "-n"],
         bytes: 256 * MIB,
         ..EXT4

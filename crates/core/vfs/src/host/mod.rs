@@ -65,6 +65,15 @@ impl HostDir {
         })
     }
 
+    /// A descriptor of a file or directory of the caller's own, by which it can be read and made
+    /// durable.
+    ///
+    /// # Errors
+    /// The inode is gone, or cannot be opened.
+    pub fn descriptor(&self, ino: Ino) -> FsResult<OwnedFd> {
+        self.data(ino, false)?.try_clone().map_err(|error| FsError::with_detail(Errno::Io, error))
+    }
+
     /// A descriptor of the inode. If it was closed, it is opened again by name.
     fn handle(&self, ino: Ino) -> FsResult<Handle> {
         // The loop goes up to the first directory that has a descriptor, then down again.
