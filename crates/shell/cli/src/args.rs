@@ -1,5 +1,6 @@
 //! The arguments of commands, and the values that they take.
 
+mod choice;
 mod crash;
 
 use std::ffi::OsString;
@@ -9,10 +10,11 @@ use clap::{Args, ValueEnum};
 use ordo_block::model::Model;
 use ordo_report::number::parse_bytes;
 use ordo_runtime::cpu::CpuModel;
-use ordo_systems::{Cleaning, DualOptions, Format, MetadataSize, System, Tuning};
+use ordo_systems::{Format, MetadataSize, System};
 use ordo_workload::Workload;
 use ordo_workload::age;
 
+pub use choice::{ChoiceList, OwnChoice, SystemChoice};
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
 
 pub(crate) fn disk(text: &str) -> Result<&'static Model, String> {
@@ -48,70 +50,6 @@ pub(crate) fn system(text: &str) -> Result<System, String> {
             Err(format!("no system is called '{text}'; there are {}", all.join(", ")))
         }
     }
-}
-
-/// A system of a list, with its options.
-#[derive(Clone, Debug)]
-pub struct Chosen {
-    /// The system.
-    pub system: System,
-    /// The system with its options, as they were given.
-    pub name: String,
-    /// Options of the system's cleaner.
-    pub cleaning: Option<Cleaning>,
-    /// Options of DualFS.
-    pub dual: Option<DualOptions>,
-    /// Tuning of an FFS.
-    pub tuning: Tuning,
-}
-
-impl Chosen {
-    /// A system without options.
-    pub fn usual(system: System) -> Chosen {
-        let tuning = Tuning::default();
-        Chosen { system, name: system.name().to_owned(), cleaning: None, dual: None, tuning }
-    }
-
-    fn set(&mut self, option: &str) -> Result<(), String> {
-        let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        if self.system.format().has_tuning() && Tuning::KEYS.contains(&key) {
-            self.tuning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
-        } else if self.system.journal().is_some() {
-            self.system = self.system.with(option).map_err(|e| format!("{option}: {e}"))?;
-        } else if !self.system.has_cleaner() {
-            let name = self.system.name();
-            return Err(format!("{name} has no cleaner, and does not take the option '{key}'"));
-        } else if self.system.format().has_pairs() && DualOptions::KEYS.contains(&key) {
-            let dual = self.dual.get_or_insert_default();
-            dual.set(key, value).map_err(|e| format!("{option}: {e}"))?;
-        } else {
-            let cleaning = self.cleaning.get_or_insert_default();
-            cleaning.set(key, value).map_err(|e| format!("{option}: {e}"))?;
-        }
-        self.name.push(if self.name.contains(':') { ',' } else { ':' });
-        self.name.push_str(option);
-        Ok(())
-    }
-}
-
-/// Systems of a list. A word with `=` is an option of the system before it.
-#[derive(Clone, Debug)]
-pub struct ChosenList(pub Vec<Chosen>);
-
-fn chosen(text: &str) -> Result<ChosenList, String> {
-    let mut all: Vec<Chosen> = Vec::new();
-    for word in text.split(',') {
-        match (all.last_mut(), word.split_once(':')) {
-            (Some(last), None) if word.contains('=') => last.set(word)?,
-            (_, Some((name, option))) => {
-                let mut one = Chosen::usual(system(name)?);
-                one.set(option)?;
-                all.push(one);
-            }
-            (_, None) => all.push(Chosen::usual(system(word)?)),
-        }
-    }
-    Ok(ChosenList(all))
 }
 
 fn ageing(text: &str) -> Result<age::ChurnOptions, String> {
@@ -191,19 +129,39 @@ Examples:
   ordo compare --fs ffs-none,lfs:cleaner=greedy,lfs:cleaner=hot-cold,idle=off
   ordo compare --aged                the same on aged file systems
   ordo compare --workload filebench:varmail,run=10 --fs ffs-sync,ffs-soft-updates,lffs-wafs-1sync-group
-  ordo compare --html page.html      the same with pictures, in one file"))]
+  ordo compare --html page.html      the same with pictures, in one file
+  ordo compare --fs ext4,xfs,btrfs,ffs-soft-updates --disk nvme --cpu modern -w postmark:files=500,transactions=2000
+  ordo compare --fs ext4,xfs,lfs --disk nvme --cpu modern -- sh -c 'git init -q . && git commit -q --allow-empty -m one'"))]
 pub struct Compare {
     /// The workload. May be given more than once [default: a tree of this machine, and postmark].
     #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Vec<Workload>,
-    /// Systems, separated by commas [default: all]. LFS takes options of its cleaner, as in
-    /// lfs:cleaner=greedy,idle=off,clean-low=30; FFS those of its runs of blocks, as in
-    /// ffs-sync:maxcontig=8,rotgap=2.
-    #[arg(long, short, value_name = "LIST", value_parser = chosen)]
-    pub fs: Vec<ChosenList>,
+    /// Systems, separated by commas [default: all of Ordo's]. Options follow a colon:
+    /// lfs:cleaner=greedy,idle=off for a cleaner, ffs-sync:maxcontig=8 for runs of blocks,
+    /// ext4:data=journal,nobarrier for a mount of the kernel's, xfs:mkfs=-b size=1024 for its mkfs.
+    #[arg(long, short, value_name = "LIST", value_parser = ChoiceList::parse)]
+    pub fs: Vec<ChoiceList>,
+    #[command(flatten)]
+    pub kernel: crate::commands::guest::KernelOption,
+    /// With a command: run this by the shell before it, in its directory. It is not counted.
+    #[arg(long, value_name = "SCRIPT", requires = "command", help_heading = "Command")]
+    pub setup: Option<String>,
+    /// With a command: copy the files of this directory into its directory first.
+    #[arg(long, value_name = "DIR", requires = "command", help_heading = "Command")]
+    pub files: Option<PathBuf>,
+    /// With a command: keep what it writes to its output and errors, as SYSTEM.out and SYSTEM.err.
+    #[arg(long, value_name = "DIR", requires = "command", help_heading = "Command")]
+    pub outputs: Option<PathBuf>,
+    /// A command and its arguments. It runs in an empty directory of each system, in a guest
+    /// kernel.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["workload", "aged"])]
+    pub command: Vec<OsString>,
     /// The machine.
     #[command(flatten)]
     pub machine: Machine,
+    /// Sort the systems by a column, best first [default: as they are listed].
+    #[arg(long, value_name = "COLUMN", value_enum)]
+    pub sort: Option<SortColumn>,
     /// Do not cut the power in the middle of each run.
     #[arg(long = "no-recovery")]
     pub no_recovery: bool,
@@ -216,8 +174,11 @@ pub struct Compare {
     #[arg(long)]
     pub wide: bool,
     /// Print the rows as JSON.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Print the table as comma-separated values, without rounding.
+    #[arg(long)]
+    pub csv: bool,
     /// Also write an HTML page: bars, writes by kind, the state after a power cut.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -227,6 +188,23 @@ pub struct Compare {
     /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// A column by which a comparison is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortColumn {
+    /// The application's seconds.
+    App,
+    /// Seconds until everything is on disk.
+    Disk,
+    /// The number of writes.
+    Writes,
+    /// Bytes written for each byte of the program's own.
+    Own,
+    /// The age of the oldest change that a power cut takes.
+    Lost,
+    /// Seconds until the file system can be used again.
+    Up,
 }
 
 /// `ordo bench`.

@@ -54,6 +54,7 @@ impl OnInterrupt {
             {
                 act();
                 ordo_recorder::remove_own();
+                ordo_guest::end_all();
                 std::process::exit(INTERRUPTED.into());
             }
         })?;

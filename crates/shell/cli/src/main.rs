@@ -90,6 +90,14 @@ fn main() -> ExitCode {
 fn within_guest(command: Option<&std::ffi::OsStr>) -> Option<ExitCode> {
     let done = match command?.to_str()? {
         "guest-init" => ordo_guest::init::first_process().map_err(anyhow::Error::from),
+        ordo_compare::kernel::ARGUMENT => {
+            let file = std::env::args_os().nth(2).unwrap_or_default();
+            ordo_compare::kernel::carry_out(file.as_ref()).map_err(anyhow::Error::from)
+        }
+        commands::compare::serve::ARGUMENT => {
+            let file = std::env::args_os().nth(2).unwrap_or_default();
+            commands::compare::serve::begin(file.as_ref())
+        }
         "guest-marks" => ordo_kernelfs::guest::serve_marks().map_err(anyhow::Error::from),
         _ => return None,
     };

@@ -8,6 +8,7 @@
 //!
 //! Layers:
 //! - [`run`], `stack`, `recovery`, [`lost`]: a row of the table; [`parse_workload`]: its workload.
+//! - [`kernel`]: rows of the kernel's file systems, in guests.
 //! - [`crash`]: the same systems and workloads for the crash explorer; [`whatif`]: recordings for
 //!   playback.
 //! - [`published`]: the papers' figures; [`reproduce`]: the same measurements here, with both
@@ -32,6 +33,7 @@
 
 mod calls;
 pub mod crash;
+pub mod kernel;
 pub mod lost;
 pub mod published;
 mod recovery;
@@ -55,8 +57,10 @@ use ordo_workload::age::{self, AgeError};
 use ordo_workload::{Workload, WorkloadError};
 
 pub use calls::parse_workload;
-pub use recovery::{MadeUsable, RecoveryTime, until_usable};
-pub use row::{AgedRow, CleanerRow, ComparisonRow, DependencyRow, LogRow, PhaseRow, Rows, Writes};
+pub use recovery::{MadeUsable, OwnCheck, RecoveryTime, until_usable};
+pub use row::{
+    AgedRow, CleanerRow, ComparisonRow, DependencyRow, FsyncRow, LogRow, PhaseRow, Rows, Writes,
+};
 
 /// The size of the largest file system without an explicit size, in bytes. The oldest disks of the
 /// catalogue are that large.
@@ -326,6 +330,9 @@ pub enum CompareError {
     /// Unmounting failed.
     #[error("unmounting: {0}")]
     Unmount(FsError),
+    /// A guest kernel, or something in it, failed.
+    #[error("{0}")]
+    InGuest(String),
     /// The run came to a deadlock.
     #[error("{0}")]
     Deadlock(#[from] Deadlock),

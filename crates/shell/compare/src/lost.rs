@@ -6,38 +6,75 @@
 //! finds the last of the noted states that is there; the change after that one is lost, and so are
 //! all later ones.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::rc::Rc;
 
 use ordo_runtime::{Runtime, Time};
 use ordo_vfs::{
-    Attr, Cookie, DirEntry, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr,
+    Attr, Cookie, DirEntry, FileSystem, FileType, FsError, FsResult, Ino, NewNode, RenameMode,
+    SetAttr,
 };
+use serde::{Deserialize, Serialize};
 
-/// A name in a directory.
-type Name = (Ino, Vec<u8>);
+/// A name in a directory, by the directory's inode number.
+type Name = (u64, Vec<u8>);
 
-/// The states of a name or file, each with its first time.
-type States<T> = Vec<(Time, T)>;
+/// The states of a name or file, each with its first time, in nanoseconds of the run's clock.
+type States<T> = Vec<(u64, T)>;
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct File {
     sizes: States<u64>,
     /// Contents, by offset and length: a digest for each write.
+    #[serde(with = "pairs")]
     writes: BTreeMap<(u64, usize), States<u64>>,
 }
 
 /// All changes of a run, each with the time at which its call returned.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct NameChanges {
-    names: BTreeMap<Name, States<Option<Ino>>>,
-    files: BTreeMap<Ino, File>,
+    #[serde(with = "pairs")]
+    names: BTreeMap<Name, States<Option<u64>>>,
+    #[serde(with = "pairs")]
+    files: BTreeMap<u64, File>,
+}
+
+/// Maps whose keys are no strings, as lists.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, K, V, D>(from: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
+    }
+}
+
+/// The calls of a run that the table counts.
+#[derive(Default)]
+pub struct CallCounts {
+    /// The wait of each fsync, in nanoseconds, in the order in which they ended.
+    pub fsync_ns: RefCell<Vec<u64>>,
+    /// The bytes that were written by calls.
+    pub written: Cell<u64>,
 }
 
 /// A change that was lost.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lost {
     /// The age of the change at the cut, in seconds.
     pub seconds: f64,
@@ -52,14 +89,27 @@ fn digest(bytes: &[u8]) -> u64 {
 }
 
 /// The time of the first change after the last state that is `there`.
-fn first_missing<T>(states: &[(Time, T)], there: impl Fn(&T) -> bool) -> Option<Time> {
+fn first_missing<T>(states: &[(u64, T)], there: impl Fn(&T) -> bool) -> Option<u64> {
     let found = states.iter().rposition(|(_, state)| there(state));
     states.get(found.map_or(0, |at| at + 1)).map(|(time, _)| *time)
 }
 
 impl NameChanges {
     fn name(&mut self, now: Time, dir: Ino, name: &[u8], ino: Option<Ino>) {
-        self.names.entry((dir, name.to_vec())).or_default().push((now, ino));
+        let states = self.names.entry((dir.0, name.to_vec())).or_default();
+        states.push((now.as_nanos(), ino.map(|ino| ino.0)));
+    }
+
+    /// Forgets all changes after a time, in nanoseconds of the run's clock.
+    pub fn end_at(&mut self, ns: u64) {
+        fn ended<T>(states: &mut States<T>, ns: u64) {
+            states.retain(|(at, _)| *at <= ns);
+        }
+        self.names.values_mut().for_each(|states| ended(states, ns));
+        for file in self.files.values_mut() {
+            ended(&mut file.sizes, ns);
+            file.writes.values_mut().for_each(|states| ended(states, ns));
+        }
     }
 
     /// The oldest change that `fs` lacks, and its age at `cut`; `None` if it lacks none.
@@ -68,8 +118,8 @@ impl NameChanges {
     /// The file system cannot be read.
     pub async fn oldest_lost<F: FileSystem>(&self, fs: &F, cut: Time) -> FsResult<Option<Lost>> {
         let found = tree(fs).await?;
-        let mut oldest: Option<(Time, String)> = None;
-        let mut note = |time: Option<Time>, what: &dyn Fn() -> String| {
+        let mut oldest: Option<(u64, String)> = None;
+        let mut note = |time: Option<u64>, what: &dyn Fn() -> String| {
             if let Some(time) = time
                 && oldest.as_ref().is_none_or(|(other, _)| time < *other)
             {
@@ -88,7 +138,7 @@ impl NameChanges {
         }
         for (ino, name) in reached {
             let Some(file) = self.files.get(&ino) else { continue };
-            let attr = fs.getattr(ino).await?;
+            let attr = fs.getattr(Ino(ino)).await?;
             let words = |what: &str| format!("{what} of {} (inode {ino})", name.1.escape_ascii());
             note(first_missing(&file.sizes, |size| *size == attr.size), &|| words("the size"));
             if attr.file_type != FileType::Regular {
@@ -96,31 +146,40 @@ impl NameChanges {
             }
             for ((offset, len), states) in &file.writes {
                 let mut bytes = vec![0; *len];
-                let read = fs.read(ino, *offset, &mut bytes).await?;
+                let read = fs.read(Ino(ino), *offset, &mut bytes).await?;
                 let have = digest(&bytes[..read]);
                 note(first_missing(states, |d| *d == have), &|| words("contents"));
             }
         }
-        let seconds = |time: Time| cut.since(time).as_secs_f64();
+        let seconds = |ns: u64| cut.since(Time::from_nanos(ns)).as_secs_f64();
         Ok(oldest.map(|(time, what)| Lost { seconds: seconds(time), what }))
     }
 }
 
 /// Every name that can be found, with its inode.
-async fn tree<F: FileSystem>(fs: &F) -> FsResult<BTreeMap<Name, Ino>> {
+async fn tree<F: FileSystem>(fs: &F) -> FsResult<BTreeMap<Name, u64>> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![fs.root()];
     while let Some(dir) = dirs.pop() {
+        let (mut names, mut repeats) = (BTreeSet::new(), false);
         let each = &mut |entry: DirEntry<'_>| {
-            if entry.name != b"." && entry.name != b".." {
-                let new = found.insert((dir, entry.name.to_vec()), entry.ino).is_none();
-                if new && entry.file_type == Some(FileType::Directory) {
-                    dirs.push(entry.ino);
-                }
-            }
-            true
+            let is_dot = entry.name == b"." || entry.name == b"..";
+            repeats |= !is_dot && !names.insert(entry.name.to_vec());
+            // The blocks of a damaged directory may lead in a circle, and its list has no end.
+            !repeats
         };
         fs.readdir(dir, Cookie::START, each).await?;
+        if repeats {
+            return Err(FsError::corrupt(format!("directory {dir} lists a name twice")));
+        }
+        for name in names {
+            // A directory of the host's knows the inodes that were looked up.
+            let attr = fs.lookup(dir, &name).await?;
+            let is_new = found.insert((dir.0, name), attr.ino.0).is_none();
+            if is_new && attr.file_type == FileType::Directory {
+                dirs.push(attr.ino);
+            }
+        }
     }
     Ok(found)
 }
@@ -133,12 +192,18 @@ pub struct Noted<F> {
     inner: F,
     runtime: Runtime,
     notes: Notes,
+    counts: Rc<CallCounts>,
 }
 
 impl<F> Noted<F> {
     /// Wraps `inner`. Its changes go to `notes`, with the time of `runtime`.
     pub fn new(inner: F, runtime: Runtime, notes: Notes) -> Noted<F> {
-        Noted { inner, runtime, notes }
+        Noted { inner, runtime, notes, counts: Rc::default() }
+    }
+
+    /// The counts of its calls.
+    pub fn counts(&self) -> Rc<CallCounts> {
+        self.counts.clone()
     }
 
     /// The file system inside.
@@ -155,26 +220,34 @@ impl<F> Noted<F> {
 
 impl<F: FileSystem> FileSystem for Noted<F> {
     // These operations make no change that is recorded.
-    ordo_vfs::delegate! { this => this.inner; root, lookup, open, close, getattr, readlink, read, seek, extents, statfs, fsync,
+    ordo_vfs::delegate! { this => this.inner; root, lookup, open, close, getattr, readlink, read, seek, extents, statfs,
     sync, getxattr, setxattr, listxattr, removexattr, tmpfile, allocate, punch_hole, readdir }
 
     async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr> {
         let attr = self.inner.setattr(ino, set).await?;
         if set.size.is_some() {
             self.note(|changes, now| {
-                let file = changes.files.entry(ino).or_default();
-                file.sizes.push((now, attr.size));
+                let file = changes.files.entry(ino.0).or_default();
+                file.sizes.push((now.as_nanos(), attr.size));
                 file.writes.retain(|(offset, len), _| offset + *len as u64 <= attr.size);
             });
         }
         Ok(attr)
     }
 
+    async fn fsync(&self, ino: Ino) -> FsResult<()> {
+        let began = self.runtime.now();
+        self.inner.fsync(ino).await?;
+        let waited = self.runtime.now().since(began).as_nanos() as u64;
+        self.counts.fsync_ns.borrow_mut().push(waited);
+        Ok(())
+    }
+
     async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
         let attr = self.inner.create(dir, name, new).await?;
         self.note(|changes, now| {
             changes.name(now, dir, name, Some(attr.ino));
-            changes.files.insert(attr.ino, File::default());
+            changes.files.insert(attr.ino.0, File::default());
         });
         Ok(attr)
     }
@@ -207,9 +280,9 @@ impl<F: FileSystem> FileSystem for Noted<F> {
     ) -> FsResult<()> {
         self.inner.rename(from_dir, from, to_dir, to, mode).await?;
         self.note(|changes, now| {
-            let last = |dir, name: &[u8]| {
-                let states = changes.names.get(&(dir, name.to_vec()));
-                states.and_then(|s| s.last()).and_then(|(_, ino)| *ino)
+            let last = |dir: Ino, name: &[u8]| {
+                let states = changes.names.get(&(dir.0, name.to_vec()));
+                states.and_then(|s| s.last()).and_then(|(_, ino)| ino.map(Ino))
             };
             let (moved, replaced) = (last(from_dir, from), last(to_dir, to));
             let left = if mode == RenameMode::Exchange { replaced } else { None };
@@ -221,20 +294,21 @@ impl<F: FileSystem> FileSystem for Noted<F> {
 
     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
         let wrote = self.inner.write(ino, offset, data).await?;
+        self.counts.written.set(self.counts.written.get() + wrote as u64);
         let noting = self.notes.borrow().is_some();
         if noting {
             let size = self.inner.getattr(ino).await?.size;
             self.note(|changes, now| {
-                let file = changes.files.entry(ino).or_default();
+                let file = changes.files.entry(ino.0).or_default();
                 if file.sizes.last().is_none_or(|(_, last)| *last != size) {
-                    file.sizes.push((now, size));
+                    file.sizes.push((now.as_nanos(), size));
                 }
                 let at = (offset, wrote);
                 // The digest of a write that a later one overlaps in part is no longer of use.
                 let end = offset + wrote as u64;
                 let whole = |(o, l): &(u64, usize)| o + *l as u64 <= offset || *o >= end;
                 file.writes.retain(|other, _| *other == at || whole(other));
-                file.writes.entry(at).or_default().push((now, digest(&data[..wrote])));
+                file.writes.entry(at).or_default().push((now.as_nanos(), digest(&data[..wrote])));
             });
         }
         Ok(wrote)
@@ -250,7 +324,7 @@ mod tests {
     /// loss.
     #[test]
     fn the_first_missing_change_counts() {
-        let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);
+        let at = |seconds: u64| seconds * 1_000_000_000;
         let states = [(at(1), 'a'), (at(2), 'b'), (at(3), 'a'), (at(4), 'c')];
         assert_eq!(first_missing(&states, |s| *s == 'c'), None);
         assert_eq!(first_missing(&states, |s| *s == 'a'), Some(at(4)));

@@ -16,7 +16,7 @@ use super::stack::{Cut, Store, age_first};
 use super::{CompareError, ComparisonSetup, Follow};
 
 /// A check with repair of the disk, as a power cut in the middle of the run left it.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct RecoveryTime {
     /// The time of the cut, in seconds after the start.
     pub cut_at_seconds: f64,
@@ -45,6 +45,20 @@ pub struct RecoveryTime {
     pub oldest_lost_seconds: Option<f64>,
     /// The change that was lost, in words.
     pub oldest_lost: Option<String>,
+    /// The file system's own check after it was made usable, for one of the kernel's. `findings`
+    /// then has one fault if it fails.
+    pub own_check: Option<OwnCheck>,
+}
+
+/// The verdict of the file system's own program after a power cut.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct OwnCheck {
+    /// The program.
+    pub program: String,
+    /// Whether it finds nothing.
+    pub is_clean: bool,
+    /// Its words, or the kernel's when the file system could not be mounted.
+    pub said: String,
 }
 
 /// Checks and repairs the disk after the cut, on a disk of the same model.
@@ -109,6 +123,7 @@ pub(super) fn check(
         files: report.files(),
         oldest_lost_seconds: lost.as_ref().map(|lost| lost.seconds),
         oldest_lost: lost.map(|lost| lost.what),
+        own_check: None,
     })
 }
 

@@ -131,6 +131,31 @@ pub struct DependencyRow {
     pub deferred_frees: u64,
 }
 
+/// The fsyncs of a run.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct FsyncRow {
+    /// Their number.
+    pub count: u64,
+    /// The median of their waits, in seconds.
+    pub median_seconds: f64,
+    /// The longest wait, in seconds.
+    pub longest_seconds: f64,
+}
+
+impl FsyncRow {
+    /// The row of these waits, in nanoseconds; `None` of none.
+    pub(super) fn of(waits: &[u64]) -> Option<FsyncRow> {
+        let mut waits = waits.to_vec();
+        waits.sort_unstable();
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        Some(FsyncRow {
+            count: waits.len() as u64,
+            median_seconds: seconds(*waits.get(waits.len() / 2)?),
+            longest_seconds: seconds(*waits.last()?),
+        })
+    }
+}
+
 /// The results of one system under one workload. Fields are added, but never renamed.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ComparisonRow {
@@ -163,6 +188,10 @@ pub struct ComparisonRow {
     pub bytes_read: u64,
     /// Bytes written, by the kind of block.
     pub bytes_written_by_kind: Writes,
+    /// The number of bytes that the program wrote, counted at its calls.
+    pub own_bytes: u64,
+    /// Its fsyncs, if it made any.
+    pub fsyncs: Option<FsyncRow>,
     /// The number of files that the workload made.
     pub files_made: u64,
     /// The workload's phases.
@@ -177,6 +206,8 @@ pub struct ComparisonRow {
     pub rewritten: u64,
     /// Counters of dependencies, if the ordering keeps any.
     pub dependencies: Option<DependencyRow>,
+    /// The reason why the command failed, if it did: how it ended, and its last words.
+    pub failed: Option<String>,
     /// The recovery after a power cut in the middle of the run.
     pub recovery: Option<RecoveryTime>,
     /// The disk model.

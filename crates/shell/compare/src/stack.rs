@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ordo_block::model::{DiskStats, Modeled};
+use ordo_block::model::{DiskStats, Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_block::tap::Tap;
 use ordo_block::volatile::{Loss, VolatileCache};
@@ -14,8 +14,10 @@ use ordo_vfs::cpu_cost::WithCpuCost;
 use ordo_vfs::{AnyFs, FileSystem, FsResult, NewNode};
 use ordo_watcher::{TrafficCounts, Watch};
 
-use super::lost::{NameChanges, Noted, Notes};
-use super::row::{AgedRow, CleanerRow, ComparisonRow, DependencyRow, LogRow, PhaseRow, Writes};
+use super::lost::{CallCounts, NameChanges, Noted, Notes};
+use super::row::{
+    AgedRow, CleanerRow, ComparisonRow, DependencyRow, FsyncRow, LogRow, PhaseRow, Writes,
+};
 use super::{CompareError, ComparisonSetup, Follow};
 use ordo_workload::age;
 use ordo_workload::{Phase, PhaseListener, Workload, WorkloadStage};
@@ -129,8 +131,7 @@ impl PhaseListener for Follower<'_> {
         self.follow.progress(done, total);
         let is_time = done as f64 >= self.cut_at * total as f64;
         if is_time && self.cut.is_none() && self.phase.as_ref() == Some(&self.now) {
-            let disks = self.rig.disks.iter().zip(self.seed..);
-            let images = disks.map(|(disk, seed)| disk.inner().inner().cut(seed)).collect();
+            let images = self.rig.cut(self.seed);
             let at = self.rig.runtime.now();
             let changes = self.notes.take().unwrap_or_default();
             self.cut = Some(Cut { images, at_seconds: at.as_secs_f64(), changes, at });
@@ -140,40 +141,63 @@ impl PhaseListener for Follower<'_> {
 
 /// The disks of a run, the first of which has the file system, and the watchers that count their
 /// requests.
-struct Rig {
-    runtime: Runtime,
+pub(super) struct Rig {
+    pub(super) runtime: Runtime,
+    rams: Vec<Rc<RamDisk>>,
     disks: Vec<Disk>,
     watches: Vec<Rc<Watch>>,
 }
 
 impl Rig {
-    fn new(
+    /// Disks of these models over memory, with no watchers yet.
+    pub(super) fn new(
         runtime: &Runtime,
-        system: System,
-        rams: &[Rc<RamDisk>],
-        setup: &ComparisonSetup,
+        models: impl IntoIterator<Item = &'static Model>,
+        rams: Vec<Rc<RamDisk>>,
     ) -> Rig {
-        let mut rig = Rig { runtime: runtime.clone(), disks: Vec::new(), watches: Vec::new() };
-        for (number, ram) in rams.iter().enumerate() {
-            let model = setup.model(system, number);
+        let stacked = models.into_iter().zip(&rams).map(|(model, ram)| {
             let store = Store::new(ram.clone(), model.volatile_cache());
-            let disk = Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)));
+            Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)))
+        });
+        let disks = stacked.collect();
+        Rig { runtime: runtime.clone(), rams, disks, watches: Vec::new() }
+    }
+
+    /// Counts all requests from now on, by the kinds of what the disks hold.
+    pub(super) fn watch(&mut self) {
+        for (disk, ram) in self.disks.iter().zip(&self.rams) {
             let watch = Watch::over_any(&**ram);
             watch.count_only();
             disk.attach(watch.clone());
-            rig.disks.push(disk);
-            rig.watches.push(watch);
+            self.watches.push(watch);
         }
-        rig
     }
 
     /// The disks, in the form that file systems take.
-    fn devices(&self) -> Vec<Device> {
+    pub(super) fn devices(&self) -> Vec<Device> {
         Device::of_each(&self.disks)
     }
 
-    fn mark(&self) -> Mark {
+    /// Counts from zero again.
+    pub(super) fn restart(&self) {
+        self.watches.iter().for_each(|watch| watch.restart());
+    }
+
+    pub(super) fn mark(&self) -> Mark {
         Mark::now(&self.runtime, &self.disks, &self.watches)
+    }
+
+    /// Reads, bytes read, and writes of all disks so far.
+    pub(super) fn disk_stats(&self) -> (u64, u64, u64) {
+        let stats = self.disks.iter().map(|disk| disk.inner().stats());
+        stats.fold((0, 0, 0), |all, disk| {
+            (all.0 + disk.reads, all.1 + disk.bytes_read, all.2 + disk.writes)
+        })
+    }
+
+    /// The disks as a power cut now would leave them, each by a seed of its own.
+    pub(super) fn cut(&self, seed: u64) -> Vec<RamDisk> {
+        self.disks.iter().zip(seed..).map(|(disk, seed)| disk.inner().inner().cut(seed)).collect()
     }
 }
 
@@ -190,7 +214,9 @@ pub(super) async fn run(
     // The file system is made below the disk model, so that its making takes no time.
     system.make(runtime, &Device::of_each(&rams), &setup.make_options()).await?;
     let aged = age_first(runtime, system, &rams, setup, follow).await?;
-    let rig = Rig::new(runtime, system, &rams, setup);
+    let models = (0..rams.len()).map(|number| setup.model(system, number));
+    let mut rig = Rig::new(runtime, models, rams);
+    rig.watch();
     let options = setup.mount_options(system);
     let mounted = system.mount(runtime, &rig.devices(), &options).await?;
     let Statistics { log, cleaner, .. } = mounted.statistics();
@@ -277,11 +303,12 @@ async fn drive(
     let runtime = &rig.runtime.clone();
     mounted.fs().sync().await.map_err(CompareError::Unmount)?;
     runtime.cpu().set_model(setup.cpu);
-    rig.watches.iter().for_each(|watch| watch.restart());
+    rig.restart();
     let before = rig.mark();
     let start = before.seconds;
     let notes: Notes = Rc::new(RefCell::new(setup.recovery.then(NameChanges::default)));
     let fs = Noted::new(mounted.fs().clone(), runtime.clone(), notes.clone());
+    let counts = fs.counts();
     let fs = WithCpuCost::calls_only(fs, runtime.clone());
     let mut stage = OnStack { runtime: runtime.clone(), fs, mounted };
     let mut watch = Follower {
@@ -302,16 +329,22 @@ async fn drive(
     let after = watch.rig.mark();
     marks.push(after.clone());
     let kept = stage.mounted.statistics();
-    let phases = phases.into_iter().zip(marks.windows(2)).map(|(p, m)| phase_row(p, m)).collect();
-    let row = row(system, workload, setup, phases, before, after, kept);
+    let phases = phase_rows(phases, &marks);
+    let mut row = row((system, &workload.to_string()), setup, phases, (before, after), &counts);
+    row.rewritten = kept.rewritten;
+    row.dependencies = kept.dependencies.map(|d| DependencyRow {
+        rolled_back: d.rolled_back,
+        memory_peak: d.memory_peak,
+        deferred_frees: d.deferred_frees,
+    });
     let cut = cut.map(|c| Cut { at_seconds: c.at_seconds - start, ..c });
     Ok((row, cut))
 }
 
 /// The clocks and counters at one time, all disks together.
 #[derive(Clone)]
-struct Mark {
-    seconds: f64,
+pub(super) struct Mark {
+    pub(super) seconds: f64,
     cpu_ns: u64,
     disks: Vec<DiskStats>,
     writes: Writes,
@@ -349,6 +382,11 @@ impl Mark {
     }
 }
 
+/// The phases, each with what the disks did between its mark and the next.
+pub(super) fn phase_rows(phases: Vec<Phase>, marks: &[Mark]) -> Vec<PhaseRow> {
+    phases.into_iter().zip(marks.windows(2)).map(|(p, m)| phase_row(p, m)).collect()
+}
+
 fn phase_row(phase: Phase, marks: &[Mark]) -> PhaseRow {
     let (before, after) = (&marks[0], &marks[1]);
     PhaseRow {
@@ -361,19 +399,18 @@ fn phase_row(phase: Phase, marks: &[Mark]) -> PhaseRow {
     }
 }
 
-fn row(
-    system: &str,
-    workload: &Workload,
+/// The row of a run between two marks.
+pub(super) fn row(
+    (system, workload): (&str, &str),
     setup: &ComparisonSetup,
     phases: Vec<PhaseRow>,
-    before: Mark,
-    after: Mark,
-    kept: Statistics,
+    (before, after): (Mark, Mark),
+    calls: &CallCounts,
 ) -> ComparisonRow {
     let since = |what: fn(&DiskStats) -> u64| after.sum(what) - before.sum(what);
     ComparisonRow {
         system: system.to_string(),
-        workload: workload.to_string(),
+        workload: workload.to_owned(),
         app_seconds: phases.iter().map(|p| p.phase.seconds()).sum(),
         total_seconds: after.seconds - before.seconds,
         disk_seconds: since(|d| d.busy_ns) as f64 / 1e9,
@@ -391,12 +428,11 @@ fn row(
         aged: None,
         files_made: phases.iter().map(|p| p.phase.files_made).sum(),
         phases,
-        rewritten: kept.rewritten,
-        dependencies: kept.dependencies.map(|d| DependencyRow {
-            rolled_back: d.rolled_back,
-            memory_peak: d.memory_peak,
-            deferred_frees: d.deferred_frees,
-        }),
+        own_bytes: calls.written.get(),
+        fsyncs: FsyncRow::of(&calls.fsync_ns.borrow()),
+        rewritten: 0,
+        dependencies: None,
+        failed: None,
         recovery: None,
         disk: setup.disk.name.to_string(),
         cpu: setup.cpu.name.to_string(),

@@ -87,7 +87,7 @@ pub trait WorkloadStage {
 }
 
 /// A phase of a workload, with its times.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Phase {
     /// The phase's name, such as `create 2 KB`.
     pub name: String,
@@ -102,12 +102,12 @@ pub struct Phase {
     /// The end, in seconds on the stage's clock.
     pub end_seconds: f64,
     /// The kinds of operations, in a phase that mixes some. `operations` and `bytes` have the sums.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mix: Vec<MixEntry>,
 }
 
 /// A kind of operation in a phase that mixes some.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MixEntry {
     /// The name of the kind.
     pub name: String,

@@ -2,12 +2,14 @@
 
 mod explanation;
 mod page;
+pub mod serve;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use ordo_compare::kernel::{CommandWork, Guests, Under};
 use ordo_compare::{self as compare, ComparisonRow, ComparisonSetup, Follow, Rows};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
@@ -15,7 +17,7 @@ use ordo_systems::{SoftOptions, System};
 use ordo_workload::age;
 use ordo_workload::{PostMark, SourceTree, Workload};
 
-use crate::args::{Chosen, Compare, Machine};
+use crate::args::{Compare, Machine, OwnChoice, SystemChoice};
 use crate::interrupt::OnInterrupt;
 use crate::text::put;
 
@@ -90,13 +92,95 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<ComparisonSetup> {
     })
 }
 
-pub fn run(args: &Compare) -> Result<ExitCode> {
-    let workloads = match args.workload.is_empty() {
-        true => default_workloads(),
-        false => args.workload.clone(),
+/// The work of a comparison.
+pub enum Work {
+    /// A workload.
+    Workload(Workload),
+    /// A command of the user's.
+    Command(CommandWork),
+}
+
+impl Work {
+    /// The name that its rows have.
+    pub fn name(&self) -> String {
+        match self {
+            Work::Workload(workload) => workload.to_string(),
+            Work::Command(command) => command.text(),
+        }
+    }
+
+    /// The work in a sentence.
+    pub fn describe(&self) -> String {
+        match self {
+            Work::Workload(workload) => workload.describe(),
+            Work::Command(command) => format!("$ {}", command.text()),
+        }
+    }
+
+    /// The workload, if it is one.
+    pub fn workload(&self) -> Option<&Workload> {
+        match self {
+            Work::Workload(workload) => Some(workload),
+            Work::Command(_) => None,
+        }
+    }
+}
+
+/// The work that the options ask for.
+fn work(args: &Compare) -> Result<Vec<Work>> {
+    if args.command.is_empty() {
+        let given = match args.workload.is_empty() {
+            true => default_workloads(),
+            false => args.workload.clone(),
+        };
+        return Ok(given.into_iter().map(Work::Workload).collect());
+    }
+    let absolute = |dir: &Option<PathBuf>| -> Result<Option<PathBuf>> {
+        let found = |dir: &PathBuf| dir.canonicalize().with_context(|| dir.display().to_string());
+        dir.as_ref().map(found).transpose()
     };
-    let all = || System::runnable().map(Chosen::usual).collect();
-    let systems: Vec<Chosen> = match args.fs.is_empty() {
+    Ok(vec![Work::Command(CommandWork {
+        words: args.command.clone(),
+        environment: super::guest::own_environment(),
+        setup: args.setup.clone(),
+        files: absolute(&args.files)?,
+        outputs: args.outputs.clone(),
+    })])
+}
+
+/// The row of one system.
+fn row(
+    system: &SystemChoice,
+    work: &Work,
+    setup: &ComparisonSetup,
+    guests: Option<&Guests>,
+    bar: &mut Bar,
+) -> Result<ComparisonRow> {
+    let guests = || guests.context("there is no guest kernel");
+    let row = match (system, work) {
+        (SystemChoice::Own(own), Work::Workload(workload)) => {
+            compare::run(own.system, workload, &own.setup(setup), bar)
+        }
+        (SystemChoice::Kernel(system, _), Work::Workload(workload)) => {
+            compare::kernel::run(system, workload, setup, guests()?, bar)
+        }
+        (SystemChoice::Own(own), Work::Command(command)) => {
+            let under = Under::Own(own.system, own.name.clone());
+            compare::kernel::run_command(&under, command, &own.setup(setup), guests()?, bar)
+        }
+        (SystemChoice::Kernel(system, name), Work::Command(command)) => {
+            let under = Under::Kernel(system.clone(), name.clone());
+            compare::kernel::run_command(&under, command, setup, guests()?, bar)
+        }
+    };
+    let row = row.with_context(|| format!("{} on {}", work.name(), system.name()))?;
+    Ok(ComparisonRow { system: system.name().to_owned(), ..row })
+}
+
+pub fn run(args: &Compare) -> Result<ExitCode> {
+    let all_work = work(args)?;
+    let all = || System::runnable().map(OwnChoice::usual).map(SystemChoice::Own).collect();
+    let systems: Vec<SystemChoice> = match args.fs.is_empty() {
         true => all(),
         false => args.fs.iter().flat_map(|list| list.0.clone()).collect(),
     };
@@ -105,41 +189,55 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     let setup = ComparisonSetup { ageing, ..setup(&args.machine, !args.no_recovery)? };
     let mut bar = Bar::new(args.quiet);
     let mut rows: Vec<ComparisonRow> = Vec::new();
-    let (interrupt, runs) = (OnInterrupt::new()?, workloads.len() * systems.len());
-    for workload in &workloads {
-        for Chosen { system, name, cleaning, dual, tuning } in &systems {
-            let (cleaning, dual) = (cleaning.unwrap_or_default(), dual.unwrap_or_default());
-            let setup = ComparisonSetup { cleaning, dual, tuning: *tuning, ..setup.clone() };
-            let row = compare::run(*system, workload, &setup, &mut bar);
-            let row = row.with_context(|| format!("{workload} on {name}"))?;
-            rows.push(ComparisonRow { system: name.clone(), ..row });
-            let so_far = as_asked(args, &workloads, &rows, &setup)?;
+    let needs_guests = !args.command.is_empty()
+        || systems.iter().any(|system| matches!(system, SystemChoice::Kernel(..)));
+    let guests = needs_guests
+        .then(|| args.kernel.guests(&args.command, args.files.as_deref()))
+        .transpose()?;
+    let (interrupt, runs) = (OnInterrupt::new()?, all_work.len() * systems.len());
+    for work in &all_work {
+        for system in &systems {
+            rows.push(row(system, work, &setup, guests.as_ref(), &mut bar)?);
+            let so_far = as_asked(args, &all_work, &rows, &setup)?;
             let what = format!("{} of {runs} runs are shown", rows.len());
             interrupt.keep(args.output.as_deref(), so_far, what);
         }
     }
     bar.finish();
     drop(interrupt);
-    put(args.output.as_deref(), &as_asked(args, &workloads, &rows, &setup)?)?;
+    put(args.output.as_deref(), &as_asked(args, &all_work, &rows, &setup)?)?;
     if let Some(file) = &args.html {
-        put(Some(file), &page::page(&workloads, &rows, &setup))?;
+        put(Some(file), &page::page(&all_work, &rows, &setup))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(match rows.iter().any(|row| row.failed.is_some()) {
+        true => ExitCode::from(NOT_ALL),
+        false => ExitCode::SUCCESS,
+    })
 }
 
-/// The results as text or as JSON.
+/// The exit status if the command failed on a system.
+const NOT_ALL: u8 = 3;
+
+/// The results as text, as comma-separated values or as JSON.
 fn as_asked(
     args: &Compare,
-    workloads: &[Workload],
+    all_work: &[Work],
     rows: &[ComparisonRow],
     setup: &ComparisonSetup,
 ) -> Result<String> {
-    if args.json {
-        return Ok(json(&Rows { rows: rows.to_vec() })?);
+    let mut rows = rows.to_vec();
+    if let Some(column) = args.sort {
+        explanation::sort(&mut rows, column);
     }
-    let ran = |w: &&Workload| rows.iter().any(|row| row.workload == w.to_string());
-    let ran: Vec<Workload> = workloads.iter().filter(ran).cloned().collect();
-    Ok(as_text(&ran, rows, setup, args.wide))
+    if args.json {
+        return Ok(json(&Rows { rows })?);
+    }
+    if args.csv {
+        return Ok(explanation::csv(&rows));
+    }
+    let ran = |w: &&Work| rows.iter().any(|row| row.workload == w.name());
+    let ran: Vec<&Work> = all_work.iter().filter(ran).collect();
+    Ok(as_text(&ran, &rows, setup, args.wide))
 }
 
 /// The default workloads: a tree of this machine, if there is one of a useful size, and PostMark.
@@ -170,7 +268,7 @@ fn machine(setup: &ComparisonSetup) -> String {
 }
 
 fn as_text(
-    workloads: &[Workload],
+    all_work: &[&Work],
     rows: &[ComparisonRow],
     setup: &ComparisonSetup,
     wide: bool,
@@ -181,21 +279,24 @@ fn as_text(
         let name = &ageing.profile.name;
         let _ = writeln!(out, "Aged by {name}: {full} % full, the space written {times} times.");
     }
-    for (i, workload) in workloads.iter().enumerate() {
-        out.push_str(&format!("[{}] {}\n", i + 1, workload.describe()));
+    for (i, work) in all_work.iter().enumerate() {
+        let name = work.name();
+        let rows: Vec<&ComparisonRow> = rows.iter().filter(|r| r.workload == name).collect();
+        out.push_str(&format!("\n[{}] {}\n", i + 1, work.describe()));
+        out.push_str(&explanation::answer(&rows));
         if !wide {
-            let name = workload.to_string();
-            let rows: Vec<&ComparisonRow> = rows.iter().filter(|r| r.workload == name).collect();
             out.push_str(&format!("\n{}\n", explanation::summary(&rows)));
         }
     }
     if wide {
         out.push('\n');
-        out.push_str(&explanation::table(workloads, rows).to_string());
+        out.push_str(&explanation::table(all_work, rows).to_string());
+    } else {
+        out.push_str(explanation::LEGEND);
     }
     out.push('\n');
-    for sentence in explanation::sentences(workloads, rows, setup) {
-        out.push_str(&explanation::wrapped(&sentence));
+    for sentence in explanation::sentences(all_work, rows, setup) {
+        out.push_str(&explanation::wrapped(&sentence, "- "));
     }
     out
 }

@@ -17,6 +17,7 @@ use clap::{Args, Subcommand};
 use ordo_block::model::{Model, Modeled};
 use ordo_block::ram::RamDisk;
 use ordo_block::{BlockDevice, Device};
+use ordo_compare::kernel::Guests;
 use ordo_guest::orders::{GuestAnswer, GuestProgram, Order};
 use ordo_guest::{Guest, GuestSetup, Kernel};
 use ordo_kernelfs::{GuestMount, LiveError};
@@ -93,13 +94,16 @@ const WITHIN: &str = "ORDO_WITHIN_GUEST";
 /// The directories that a command needs and a guest would not see: the present one, and that of the
 /// program, if it is given by its path.
 fn hidden(command: &[OsString]) -> Vec<PathBuf> {
-    let own = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
     let program = command.first().map(Path::new).filter(|p| p.components().count() > 1);
     let program = program.and_then(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()));
     let all = [std::env::current_dir().ok(), program];
-    let is_hidden =
-        |dir: &PathBuf| own.iter().any(|own| dir.starts_with(own) && dir != Path::new(own));
-    all.into_iter().flatten().filter(is_hidden).collect()
+    all.into_iter().flatten().filter(|dir| is_hidden(dir)).collect()
+}
+
+/// Whether a directory lies below one of those of which a guest has its own.
+fn is_hidden(dir: &Path) -> bool {
+    let own = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
+    own.iter().any(|own| dir.starts_with(own) && dir != Path::new(own))
 }
 
 /// Whether the kernel of this machine has a file system, or may load it, or a program mounts it.
@@ -154,6 +158,18 @@ impl KernelOption {
             }
             _ => Ok(Kernel::find()?),
         }
+    }
+
+    /// Guests for the rows of a comparison, which see these files and what `command` needs.
+    ///
+    /// # Errors
+    /// There is no guest kernel.
+    pub fn guests(&self, command: &[OsString], files: Option<&Path>) -> Result<Guests> {
+        let kernel = self.guest_kernel()?;
+        let init = std::env::current_exe().context("finding this program")?;
+        let mut shown = [hidden(&[init.clone().into()]), hidden(command)].concat();
+        shown.extend(files.and_then(|dir| dir.canonicalize().ok()).filter(|dir| is_hidden(dir)));
+        Ok(Guests { kernel, init, shown, stop: Rc::new(|| false) })
     }
 
     /// Runs this command once more in a guest with this much memory, where it is root and the
@@ -251,12 +267,16 @@ pub(super) fn tell_time(release: &str, seconds: f64, seed: u64) {
     eprintln!("ordo: Linux {release} as a process: {seconds:.6} s of virtual time, seed {seed}");
 }
 
-/// This process's environment, with one more variable.
-fn environment(more: [(OsString, OsString); 1]) -> Vec<(OsString, OsString)> {
+/// This process's environment, without what is Ordo's.
+pub(super) fn own_environment() -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     all.retain(|(name, _)| name != "ORDO_MARK" && name != "ORDO_KERNEL");
-    all.extend(more);
     all
+}
+
+/// This process's environment, with one more variable.
+fn environment(more: [(OsString, OsString); 1]) -> Vec<(OsString, OsString)> {
+    own_environment().into_iter().chain(more).collect()
 }
 
 /// Shows what a program in a guest writes to its two files while it runs. The exit status is the

@@ -12,40 +12,204 @@ use ordo_report::table::{Align, Table};
 use ordo_systems::{System, ffs};
 use ordo_workload::Workload;
 
+use super::Work;
+use crate::args::SortColumn;
+
 /// The widest line of prose.
 const WIDTH: usize = 96;
 
+/// A column of the table: its heading, its key in other forms, its value where there is one, and
+/// whether its best and worst values are marked.
+struct Column {
+    heading: &'static str,
+    key: &'static str,
+    value: fn(&ComparisonRow) -> Option<f64>,
+    is_marked: bool,
+}
+
+const fn column(
+    heading: &'static str,
+    key: &'static str,
+    value: fn(&ComparisonRow) -> Option<f64>,
+    is_marked: bool,
+) -> Column {
+    Column { heading, key, value, is_marked }
+}
+
+/// The columns of the table. Less is better in each.
+const COLUMNS: [Column; 11] = [
+    column("app s", "app_seconds", |r| Some(r.app_seconds), true),
+    column("disk s", "total_seconds", |r| Some(r.total_seconds), false),
+    column("writes", "writes", |r| Some(r.writes.total() as f64), false),
+    column("flush", "flushes", |r| Some(r.flushes as f64), false),
+    column("x own", "written_for_own", written_for_own, false),
+    column("log %", "log_percent", log_percent, false),
+    column("sync", "fsync_median_ms", |r| Some(r.fsyncs.as_ref()?.median_seconds * 1e3), false),
+    column("max", "fsync_longest_ms", |r| Some(r.fsyncs.as_ref()?.longest_seconds * 1e3), false),
+    column("lost s", "lost_seconds", |r| Some(lost(r.recovery.as_ref()?)), true),
+    column("up s", "usable_seconds", |r| Some(r.recovery.as_ref()?.seconds), true),
+    column("damage", "damage", |r| Some(damage(r.recovery.as_ref()?) as f64), false),
+];
+
+/// The meanings of the columns.
+pub const LEGEND: &str = "\
+app s: the program's time; disk s: until all is on disk; x own: bytes written for each byte that the
+program wrote; log %: the share of a log; sync, max: median and longest wait of an fsync in
+milliseconds. After a power cut in the middle, lost s: age of the oldest change that is gone; up s:
+until the files can be used again; damage: faults that a check finds. * best, ! worst.
+";
+
+fn lost(cut: &RecoveryTime) -> f64 {
+    cut.oldest_lost_seconds.unwrap_or(0.0)
+}
+
+fn damage(cut: &RecoveryTime) -> u64 {
+    cut.findings.get(&Severity::Damage).copied().unwrap_or(0)
+}
+
+fn written_for_own(row: &ComparisonRow) -> Option<f64> {
+    (row.own_bytes > 0).then(|| row.bytes_written as f64 / row.own_bytes as f64)
+}
+
+/// The share of the written bytes that went to a journal or log.
+fn log_percent(row: &ComparisonRow) -> Option<f64> {
+    let all = row.bytes_written_by_kind.total();
+    let log: u64 = ordo_watcher::Class::ALL
+        .iter()
+        .filter(|class| class.is_journal())
+        .map(|class| row.bytes_written_by_kind.get(class.key()))
+        .sum();
+    (all > 0).then(|| 100.0 * log as f64 / all as f64)
+}
+
 /// The most important measures of one workload, one line for each system, at most 100 columns.
-/// Times are in seconds.
 pub fn summary(rows: &[&ComparisonRow]) -> Table {
+    let shown = |column: &&Column| rows.iter().any(|row| (column.value)(row).is_some());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
     let mut table = Table::new(&[("", Align::Left)]);
-    let headings = ["app s", "on disk s", "writes", "waits", "a file"];
-    headings.iter().for_each(|heading| table.column(heading, Align::Right));
-    let cut = rows.iter().any(|r| r.recovery.is_some());
-    if cut {
-        let headings = ["lost s", "check s", "damage", "leaks"];
-        headings.iter().for_each(|heading| table.column(heading, Align::Right));
-    }
+    columns.iter().for_each(|column| table.column(column.heading, Align::Right));
     for row in rows {
-        let mut cells = vec![
-            row.system.clone(),
-            figure(row.app_seconds),
-            figure(row.total_seconds),
-            count(row.writes.total()),
-            count(row.sync_waits),
-            writes_for_a_file(row),
-        ];
-        let found =
-            |severity| row.recovery.as_ref().map_or_else(|| "-".into(), |cut| found(cut, severity));
-        if cut {
-            let lost = row.recovery.as_ref().and_then(|cut| cut.oldest_lost_seconds);
-            cells.push(lost.map_or_else(|| "-".into(), figure));
-            cells.push(row.recovery.as_ref().map_or_else(|| "-".into(), |cut| figure(cut.seconds)));
-            cells.extend([Severity::Damage, Severity::LeakOnly].map(found));
-        }
-        table.row(cells);
+        let cells = columns.iter().map(|column| cell(column, row, rows));
+        table.row(std::iter::once(row.system.clone()).chain(cells));
     }
     table
+}
+
+/// Values that differ by less than this share are as good as each other.
+const ALIKE: f64 = 0.03;
+
+fn cell(column: &Column, row: &ComparisonRow, rows: &[&ComparisonRow]) -> String {
+    let Some(value) = (column.value)(row) else { return "-".into() };
+    let is_count = ["writes", "flushes", "damage"].contains(&column.key);
+    let text = if is_count { count(value as u64) } else { short(value) };
+    if column.is_marked {
+        let all = || rows.iter().filter_map(|row| (column.value)(row));
+        let (best, worst) =
+            (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+        if best < worst * (1.0 - ALIKE) {
+            let mark = match value {
+                value if value <= best * (1.0 + ALIKE) => "*",
+                value if value >= worst * (1.0 - ALIKE) => "!",
+                _ => "",
+            };
+            return format!("{mark}{text}");
+        }
+    }
+    text
+}
+
+/// A figure in at most six characters.
+fn short(value: f64) -> String {
+    match value {
+        0.0 => "0".into(),
+        value if value < 0.0001 => format!("{value:.0e}"),
+        value if value < 0.01 => format!("{value:.4}"),
+        value => figure(value),
+    }
+}
+
+/// Sorts rows by a column, best first; those without a value come last.
+pub fn sort(rows: &mut [ComparisonRow], column: SortColumn) {
+    let key = match column {
+        SortColumn::App => "app_seconds",
+        SortColumn::Disk => "total_seconds",
+        SortColumn::Writes => "writes",
+        SortColumn::Own => "written_for_own",
+        SortColumn::Lost => "lost_seconds",
+        SortColumn::Up => "usable_seconds",
+    };
+    let column = COLUMNS.iter().find(|column| column.key == key).expect("a column");
+    let value = |row: &ComparisonRow| (column.value)(row).unwrap_or(f64::INFINITY);
+    rows.sort_by(|a, b| value(a).total_cmp(&value(b)));
+}
+
+/// The table as comma-separated values: one line for each system and workload.
+pub fn csv(rows: &[ComparisonRow]) -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let keys = COLUMNS.iter().map(|column| column.key);
+    let mut out = ["system", "workload"].into_iter().chain(keys).collect::<Vec<_>>().join(",");
+    out.push('\n');
+    for row in rows {
+        let values = COLUMNS.iter().map(|column| match (column.value)(row) {
+            Some(value) => value.to_string(),
+            None => String::new(),
+        });
+        let names = [quoted(&row.system), quoted(&row.workload)];
+        out.push_str(&names.into_iter().chain(values).collect::<Vec<_>>().join(","));
+        out.push('\n');
+    }
+    out
+}
+
+/// The answer, in a sentence or two: who wins, and what a power cut takes from whom.
+pub fn answer(rows: &[&ComparisonRow]) -> String {
+    let ran: Vec<_> = rows.iter().filter(|row| row.failed.is_none()).collect();
+    let order =
+        |a: &&&&ComparisonRow, b: &&&&ComparisonRow| a.app_seconds.total_cmp(&b.app_seconds);
+    let (Some(first), Some(last)) = (ran.iter().min_by(order), ran.iter().max_by(order)) else {
+        return String::new();
+    };
+    if ran.len() < 2 {
+        return String::new();
+    }
+    let mut text = match first.app_seconds < last.app_seconds * (1.0 - ALIKE) {
+        true => format!(
+            "{} is the fastest, with {}; {} takes {} times as long.",
+            first.system,
+            seconds(first.app_seconds),
+            last.system,
+            figure(last.app_seconds / first.app_seconds)
+        ),
+        false => format!("All take the same time, {}.", seconds(first.app_seconds)),
+    };
+    let cuts: Vec<_> = ran.iter().filter_map(|row| Some((row, row.recovery.as_ref()?))).collect();
+    let by_loss =
+        |a: &&(_, &RecoveryTime), b: &&(_, &RecoveryTime)| lost(a.1).total_cmp(&lost(b.1));
+    if let (Some((least, a)), Some((most, b))) =
+        (cuts.iter().min_by(by_loss), cuts.iter().max_by(by_loss))
+    {
+        let said = |cut: &RecoveryTime| match lost(cut) {
+            0.0 => "nothing".to_owned(),
+            lost => format!("the last {}", seconds(lost)),
+        };
+        if lost(b) == 0.0 {
+            text.push_str(" A power cut in the middle takes nothing from any.");
+        } else {
+            text.push_str(&format!(
+                " A power cut in the middle takes {} from {}, and {} from {}.",
+                said(a),
+                least.system,
+                said(b),
+                most.system
+            ));
+        }
+        let damaged = cuts.iter().filter(|(_, cut)| damage(cut) > 0);
+        let damaged: Vec<&str> = damaged.map(|(row, _)| row.system.as_str()).collect();
+        if !damaged.is_empty() {
+            text.push_str(&format!(" It damages {}.", damaged.join(", ")));
+        }
+    }
+    wrapped(&text, "")
 }
 
 fn writes_for_a_file(row: &ComparisonRow) -> String {
@@ -56,11 +220,11 @@ fn writes_for_a_file(row: &ComparisonRow) -> String {
 }
 
 /// All measures, one line each, with one column for each system and workload.
-pub fn table(workloads: &[Workload], rows: &[ComparisonRow]) -> Table {
+pub fn table(all_work: &[&Work], rows: &[ComparisonRow]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
     for row in rows {
-        let number = workloads.iter().position(|w| w.to_string() == row.workload);
-        let mark = number.filter(|_| workloads.len() > 1).map(|n| format!("[{}] ", n + 1));
+        let number = all_work.iter().position(|w| w.name() == row.workload);
+        let mark = number.filter(|_| all_work.len() > 1).map(|n| format!("[{}] ", n + 1));
         table.column(&format!("{}{}", mark.unwrap_or_default(), row.system), Align::Right);
     }
     let mut line = |name: &str, cell: &dyn Fn(&ComparisonRow) -> String| {
@@ -135,23 +299,28 @@ pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a ComparisonRow>) -> Vec<&'sta
     ordo_watcher::Class::ALL.iter().map(|c| c.key()).filter(|k| used.contains(k)).collect()
 }
 
-/// The conclusions of the table, in sentences.
+/// The remarkable things of the table, in sentences.
 pub fn sentences(
-    workloads: &[Workload],
+    all_work: &[&Work],
     rows: &[ComparisonRow],
     setup: &ComparisonSetup,
 ) -> Vec<String> {
     let mut out = Vec::new();
-    for (i, workload) in workloads.iter().enumerate() {
-        let name = workload.to_string();
+    for (i, work) in all_work.iter().enumerate() {
+        let name = work.name();
         let of = |s: System| rows.iter().find(|r| r.workload == name && r.system == s.name());
-        let mark = if workloads.len() > 1 { format!("[{}] ", i + 1) } else { String::new() };
+        let mark = if all_work.len() > 1 { format!("[{}] ", i + 1) } else { String::new() };
+        let mut say = |text: String| out.push(mark.clone() + &text);
         if let (Some(sync), Some(none)) = (of(ffs::SYNC), of(ffs::NONE)) {
-            out.push(mark.clone() + &costs(sync, none));
-            out.extend(against_the_paper(workload, sync, none, setup).map(|s| mark.clone() + &s));
+            say(costs(sync, none));
+            let paper = work.workload().and_then(|w| against_the_paper(w, sync, none, setup));
+            paper.into_iter().for_each(&mut say);
         }
         for row in rows.iter().filter(|r| r.workload == name) {
-            out.extend(row.recovery.as_ref().map(|c| mark.clone() + &recovery(row, c)));
+            if let Some(failed) = &row.failed {
+                say(format!("It failed on {}: {failed}.", row.system));
+            }
+            row.recovery.as_ref().and_then(|cut| recovery(row, cut)).into_iter().for_each(&mut say);
         }
     }
     out
@@ -209,15 +378,15 @@ fn against_the_paper(
     ))
 }
 
-fn recovery(row: &ComparisonRow, cut: &RecoveryTime) -> String {
-    let head = format!(
-        "Power cut {} into {}: the check took {}",
-        seconds(cut.cut_at_seconds),
-        row.system,
-        seconds(cut.seconds)
-    );
-    if cut.findings.is_empty() {
-        return format!("{head} and found nothing wrong.");
+/// The state after the power cut, if there is more to say than the table does.
+fn recovery(row: &ComparisonRow, cut: &RecoveryTime) -> Option<String> {
+    let head = format!("Power cut {} into {}", seconds(cut.cut_at_seconds), row.system);
+    if let Some(own) = &cut.own_check {
+        let said = own.said.replace('\n', " ");
+        return (!own.is_clean).then(|| format!("{head}: {} is not content: {said}", own.program));
+    }
+    if damage(cut) == 0 && cut.consistent_afterwards {
+        return None;
     }
     let after = match cut.consistent_afterwards {
         true => "repaired all it found",
@@ -231,10 +400,11 @@ fn recovery(row: &ComparisonRow, cut: &RecoveryTime) -> String {
     meanings.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     let listed: Vec<String> =
         meanings.iter().map(|(what, n)| format!("{what} ({})", count(*n))).collect();
-    if listed.is_empty() {
-        return format!("{head} and {after}: nothing but leaks and wrong counts.");
-    }
-    format!("{head} and {after}. Damage that could have spread: {}.", listed.join(", "))
+    let took = seconds(cut.seconds);
+    Some(format!(
+        "{head}: the check took {took} and {after}. Damage that could have spread: {}.",
+        listed.join(", ")
+    ))
 }
 
 /// The meaning of a finding, for readers who do not know the checker.
@@ -267,15 +437,18 @@ fn words(kind: &str) -> String {
     out
 }
 
-/// Breaks a sentence into lines. All but the first are indented.
-pub fn wrapped(sentence: &str) -> String {
-    let mut out = String::from("- ");
-    let mut column = 2;
+/// Breaks a text into lines, of which the first begins with `mark`, and the others with as many
+/// spaces.
+pub fn wrapped(sentence: &str, mark: &str) -> String {
+    let indent = mark.chars().count();
+    let mut out = String::from(mark);
+    let mut column = indent;
     for (i, word) in sentence.split(' ').enumerate() {
         let width = word.chars().count();
         if i > 0 && column + 1 + width > WIDTH {
-            out.push_str("\n  ");
-            column = 2;
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
         } else if i > 0 {
             out.push(' ');
             column += 1;

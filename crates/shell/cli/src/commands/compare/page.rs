@@ -7,27 +7,27 @@ use ordo_compare::{ComparisonRow, ComparisonSetup, RecoveryTime};
 use ordo_report::html::{self, Bar, BarPart, MAIN, PALE, bars, escape, legend};
 use ordo_report::number::{count, figure};
 use ordo_watcher::Class;
-use ordo_workload::Workload;
 
-use super::explanation;
+use super::{Work, explanation};
 
 /// The page of a comparison: for each workload the time, the writes by kind and the state after a
 /// power cut, one bar or line for each system; then the sentences of the text form. The same rows
 /// give the same bytes.
-pub fn page(workloads: &[Workload], rows: &[ComparisonRow], setup: &ComparisonSetup) -> String {
+pub fn page(all_work: &[Work], rows: &[ComparisonRow], setup: &ComparisonSetup) -> String {
     let title = "Ordo: what each way to protect metadata costs, and what it loses";
     let mut out = html::begin(title);
     let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(&super::machine(setup)));
-    for workload in workloads {
-        let name = workload.to_string();
+    for work in all_work {
+        let name = work.name();
         let rows: Vec<&ComparisonRow> = rows.iter().filter(|r| r.workload == name).collect();
-        let _ = writeln!(out, "<h2>{}</h2>", escape(&workload.describe()));
+        let _ = writeln!(out, "<h2>{}</h2>", escape(&work.describe()));
+        let _ = writeln!(out, "<p>{}</p>", escape(&explanation::answer(&rows)));
         times(&mut out, &rows);
         writes(&mut out, &rows);
         cuts(&mut out, &rows);
     }
     out.push_str("<h2>In words</h2>\n");
-    for sentence in explanation::sentences(workloads, rows, setup) {
+    for sentence in explanation::sentences(&all_work.iter().collect::<Vec<_>>(), rows, setup) {
         let _ = writeln!(out, "<p>{}</p>", escape(&sentence));
     }
     out.push_str("</html>\n");
