@@ -22,7 +22,7 @@ use crate::control::{Control, ControlDisk, SERIAL};
 use crate::disk::{Disk, Heard};
 use crate::error::{GuestError, protocol, starting};
 use crate::kernel::Kernel;
-use crate::orders::{GuestAnswer, Order};
+use crate::orders::{GuestAnswer, GuestProgram, Order};
 
 /// The longest wait for the kernel to connect to its calendar or a disk.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(30);
@@ -44,6 +44,9 @@ pub struct GuestSetup {
     pub init: PathBuf,
     /// Its disks: `/dev/vda` and so on.
     pub disks: Vec<Device>,
+    /// Whether the disks turn. The kernel takes any disk of a guest for one that does, and file
+    /// systems make more of the order of its blocks then.
+    pub is_rotational: bool,
     /// Whether programs find a file to which they write marks. `init` serves it, called with the
     /// argument `guest-marks`.
     pub has_marks: bool,
@@ -74,6 +77,7 @@ impl GuestSetup {
             kernel,
             init,
             disks: Vec::new(),
+            is_rotational: true,
             has_marks: false,
             memory: 256,
             seed: 1,
@@ -108,7 +112,12 @@ pub struct Guest {
     control: Rc<Control>,
     /// Directories of the host that are to be mounted before the first order, with their options.
     shares: RefCell<Vec<(PathBuf, &'static str)>>,
+    /// Whether the kernel has yet to be told that its disks do not turn.
+    is_solid: Cell<bool>,
 }
+
+/// Tells a kernel that its disks do not turn.
+const SOLID: &str = "for disk in /sys/block/vd*/queue/rotational; do echo 0 > $disk; done";
 
 /// The guest's process and everything that it is connected to.
 struct Vm {
@@ -272,7 +281,8 @@ impl Guest {
         shares.extend(setup.shared.into_iter().map(|dir| (dir, "")));
         shares.sort();
         shares.dedup();
-        Ok(Guest { entry, vm, control, shares: RefCell::new(shares) })
+        let is_solid = Cell::new(!setup.is_rotational && last > 0);
+        Ok(Guest { entry, vm, control, shares: RefCell::new(shares), is_solid })
     }
 
     /// Gives an order, and waits in virtual time until it is carried out.
@@ -288,6 +298,11 @@ impl Guest {
             if let GuestAnswer::Failed(why) = self.control.ask(&order).await? {
                 return Err(GuestError::Order(why));
             }
+        }
+        if self.is_solid.take() {
+            let words = ["/bin/sh", "-c", SOLID].map(Into::into).to_vec();
+            let program = GuestProgram { words, dir: "/".into(), ..GuestProgram::default() };
+            self.control.ask(&Order::Run(program)).await?;
         }
         self.control.ask(order).await
     }

@@ -392,3 +392,21 @@ fn a_page_of_each_file_system() {
         fs::write(page, text).unwrap();
     }
 }
+
+/// The kernel of a guest takes its disk for one that turns where the model's does, and for none
+/// where it does not: btrfs and others decide by it. Would catch a solid-state disk on which they
+/// wait for neighbours.
+#[test]
+fn the_kernel_knows_which_disks_turn() {
+    if !has_guest() {
+        return;
+    }
+    for (disk, said) in
+        [("hdd-4tb", "1\n"), ("viking", "1\n"), ("nvme", "0\n"), ("sata-ssd", "0\n")]
+    {
+        let mut command = Command::new(ORDO);
+        command.args(["guest", "run", "--size", "64m", "--disk", disk, "--"]);
+        let done = command.args(["cat", "/sys/block/vda/queue/rotational"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stdout), said, "{disk}");
+    }
+}

@@ -86,6 +86,11 @@ impl Model {
         }
     }
 
+    /// Whether the place of a request matters, since something turns.
+    pub fn is_rotational(&self) -> bool {
+        matches!(self.kind, ModelKind::Hdd(_))
+    }
+
     /// Whether a completed write may be lost in a power failure.
     pub fn volatile_cache(&self) -> bool {
         match &self.kind {

@@ -200,7 +200,8 @@ impl KernelOption {
             cpu: CpuModel::NONE,
             patience: LONG,
         };
-        within(&guest, kernel, Executor::simulated(seed), Vec::new(), words.collect()).map(Some)
+        let none = (Vec::new(), true);
+        within(&guest, kernel, Executor::simulated(seed), none, words.collect()).map(Some)
     }
 }
 
@@ -406,15 +407,17 @@ fn run_command(args: &RunInGuest) -> Result<ExitCode> {
         let model = args.disk.unwrap_or(&ordo_block::model::catalog::RAM);
         Modeled::new(&runtime, model, RamDisk::new(bytes / 4096 * 4096)).erase()
     });
-    within(&args.guest, kernel, executor, disk.into_iter().collect(), args.command.clone())
+    let is_rotational = args.disk.is_none_or(Model::is_rotational);
+    let disks = (disk.into_iter().collect(), is_rotational);
+    within(&args.guest, kernel, executor, disks, args.command.clone())
 }
 
-/// Runs a command in a guest with these disks.
+/// Runs a command in a guest with these disks, which turn or not.
 fn within(
     options: &GuestOptions,
     kernel: Kernel,
     executor: Executor,
-    disks: Vec<Device>,
+    (disks, is_rotational): (Vec<Device>, bool),
     words: Vec<OsString>,
 ) -> Result<ExitCode> {
     let signals = Signals::catch()?;
@@ -422,6 +425,7 @@ fn within(
     let folder = tempfile::Builder::new().prefix("ordo-output-").tempdir().context("a folder")?;
     let mut setup = options.setup(kernel, &signals, &words)?;
     setup.disks = disks;
+    setup.is_rotational = is_rotational;
     setup.shared.push(folder.path().to_owned());
     let runtime = executor.runtime();
     let guest = Guest::start(&runtime, setup)?;

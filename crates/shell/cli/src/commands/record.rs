@@ -458,7 +458,8 @@ fn run_in_guest(args: &Run, kernel: Kernel) -> Result<ExitCode> {
     setup.keep_start = args.start.is_some();
     let release = kernel.release().to_owned();
     let words: Vec<std::ffi::OsString> = args.command.iter().map(Into::into).collect();
-    let guest = args.guest.setup(kernel, &signals, &words)?;
+    let mut guest = args.guest.setup(kernel, &signals, &words)?;
+    guest.is_rotational = args.how.disk.is_none_or(Model::is_rotational);
     let mounted = GuestMount::new(&system, args.how.wanted(), setup, guest)?;
     let status = guest::carry_out(&mounted, &signals, words);
     guest::tell_time(&release, mounted.seconds(), args.guest.seed);
