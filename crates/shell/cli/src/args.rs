@@ -61,11 +61,11 @@ fn workload(text: &str) -> Result<Workload, String> {
 }
 
 /// The simulated machine: disk, processor, sizes of the file system.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Machine {
     /// The disk model: viking, viking-untagged, cheetah, ibm-9lzx, st34310a, hdd-4tb, sata-ssd,
     /// nvme, network-volume, nvram, ram.
-    #[arg(long, default_value = "viking", value_name = "MODEL", value_parser = disk)]
+    #[arg(long, default_value = "nvme", value_name = "MODEL", value_parser = disk)]
     pub disk: &'static Model,
     /// The model of a journal's own disk, or of the metadata device of dualfs-2, for example nvram
     /// [default: as --disk].
@@ -75,16 +75,17 @@ pub struct Machine {
     /// with hdd-4tb, sata-ssd, nvme and network-volume, else pentium2-300].
     #[arg(long, value_name = "MODEL", value_parser = cpu)]
     pub cpu: Option<CpuModel>,
-    /// Memory for the cache.
-    #[arg(long, default_value = "96m", value_name = "BYTES", value_parser = parse_bytes)]
-    pub memory: u64,
-    /// The most dirty data in the cache [default: as FreeBSD 4 on 128 MB].
-    #[arg(long, default_value = "4352k", value_name = "BYTES", value_parser = parse_bytes)]
-    pub dirty: u64,
+    /// Memory for the cache [default: 512m, of which 100m may be dirty; with the papers' disks 96m
+    /// and 4352k, as FreeBSD 4 on 128 MB].
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
+    /// The most dirty data in the cache.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub dirty: Option<u64>,
     /// Memory for the dependencies of soft updates [default: an eighth of the cache].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub dependencies: Option<u64>,
-    /// Block size.
+    /// Block size of Ordo's systems.
     #[arg(long = "block-size", default_value = "8k", value_name = "BYTES", value_parser = parse_bytes)]
     pub block_size: u64,
     /// Fragment size.
@@ -96,6 +97,48 @@ pub struct Machine {
     /// Seed of all random choices. The same seed gives the same output.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+/// Values of an option, each of which is tried.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The option's name.
+    pub name: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+fn sweep(text: &str) -> Result<Sweep, String> {
+    let (name, values) =
+        text.split_once('=').ok_or_else(|| format!("'{text}': not NAME=VALUES"))?;
+    let values = values.split(',').map(str::to_owned).collect();
+    Ok(Sweep { name: name.to_owned(), values })
+}
+
+impl Machine {
+    /// Sets one of the options by its name; `None` if the machine has no such option.
+    ///
+    /// # Errors
+    /// It does not take this value.
+    pub fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
+        let bytes = |to: &mut Option<u64>| parse_bytes(value).map(|bytes| *to = Some(bytes));
+        let size = |to: &mut u64| parse_bytes(value).map(|bytes| *to = bytes);
+        Some(match name {
+            "disk" => disk(value).map(|model| self.disk = model),
+            "log-disk" => disk(value).map(|model| self.log_disk = Some(model)),
+            "cpu" => cpu(value).map(|model| self.cpu = Some(model)),
+            "memory" => bytes(&mut self.memory),
+            "dirty" => bytes(&mut self.dirty),
+            "dependencies" => bytes(&mut self.dependencies),
+            "block-size" => size(&mut self.block_size),
+            "frag-size" => size(&mut self.frag_size),
+            "size" => bytes(&mut self.size),
+            "seed" => {
+                value.parse().map(|seed| self.seed = seed).map_err(|e| format!("{value}: {e}"))
+            }
+            _ => return None,
+        })
+    }
 }
 
 /// `ordo compare`.
@@ -124,21 +167,22 @@ Ctrl-C shows the runs that have ended, and exits with 130.
 Examples:
   ordo compare                       a real tree of this machine, then PostMark
   ordo compare --workload create-delete --disk cheetah --cpu pentium3-500
-  ordo compare --workload tree:/usr/include --disk nvme --cpu modern --dirty 1g --memory 4g
+  ordo compare --workload tree:/usr/include --disk hdd-4tb --dirty 1g --memory 4g --jobs 2
   ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
   ordo compare --fs ffs-none,lfs:cleaner=greedy,lfs:cleaner=hot-cold,idle=off
   ordo compare --aged                the same on aged file systems
   ordo compare --workload filebench:varmail,run=10 --fs ffs-sync,ffs-soft-updates,lffs-wafs-1sync-group
   ordo compare --html page.html      the same with pictures, in one file
-  ordo compare --fs ext4,xfs,btrfs,ffs-soft-updates --disk nvme --cpu modern -w postmark:files=500,transactions=2000
-  ordo compare --fs ext4,xfs,lfs --disk nvme --cpu modern -- sh -c 'git init -q . && git commit -q --allow-empty -m one'"))]
+  ordo compare --fs ext4,ext4:data=journal,xfs,lfs -w postmark --sweep disk=hdd-4tb,sata-ssd,nvme
+  ordo compare --fs ext4,xfs,lfs -- sh -c 'git init -q . && git commit -q --allow-empty -m one'"))]
 pub struct Compare {
     /// The workload. May be given more than once [default: a tree of this machine, and postmark].
     #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Vec<Workload>,
-    /// Systems, separated by commas [default: all of Ordo's]. Options follow a colon:
-    /// lfs:cleaner=greedy,idle=off for a cleaner, ffs-sync:maxcontig=8 for runs of blocks,
-    /// ext4:data=journal,nobarrier for a mount of the kernel's, xfs:mkfs=-b size=1024 for its mkfs.
+    /// Systems, separated by commas, or all [default: six of Ordo's, and ext4, xfs and btrfs if
+    /// there is a guest kernel]. Options follow a colon: lfs:cleaner=greedy,idle=off for a cleaner,
+    /// ffs-sync:maxcontig=8 for runs of blocks, ext4:data=journal,nobarrier for a mount of the
+    /// kernel's, xfs:mkfs=-b size=1024 for its mkfs.
     #[arg(long, short, value_name = "LIST", value_parser = ChoiceList::parse)]
     pub fs: Vec<ChoiceList>,
     #[command(flatten)]
@@ -162,6 +206,13 @@ pub struct Compare {
     /// Sort the systems by a column, best first [default: as they are listed].
     #[arg(long, value_name = "COLUMN", value_enum)]
     pub sort: Option<SortColumn>,
+    /// Run everything once for each of these values: of an option of the machine, as in
+    /// disk=viking,nvme, or of a parameter of the workload, as in files=100,1000.
+    #[arg(long, value_name = "NAME=VALUES", value_parser = sweep)]
+    pub sweep: Option<Sweep>,
+    /// Run so many systems at once.
+    #[arg(long, short, default_value_t = 1, value_name = "NUMBER")]
+    pub jobs: usize,
     /// Do not cut the power in the middle of each run.
     #[arg(long = "no-recovery")]
     pub no_recovery: bool,

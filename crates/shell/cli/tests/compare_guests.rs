@@ -167,3 +167,50 @@ fn what_cannot_be_compared_is_said() {
     let own = compare("ffs-none", &[&nowhere[..], &empty].concat());
     assert!(own.status.success(), "Ordo's own systems need no guest: {}", said(&own));
 }
+
+/// A sweep runs everything once for each value, of an option of the machine or of a parameter of
+/// the workload, and two jobs give the same bytes as one. Would catch a value that is not set, and
+/// rows whose order or contents depend on who ends first.
+#[test]
+fn sweeps_try_each_value_and_jobs_change_nothing() {
+    if !has_guest() {
+        return;
+    }
+    let ordo = |args: &[&str]| Command::new(ORDO).args(["compare", "--quiet"]).args(args).output();
+    let work = ["--fs", "ext4,lfs,ffs-sync", "-w", "create-delete:files=20"];
+    let disks = [&work[..], &["--sweep", "disk=hdd-4tb,nvme"]].concat();
+    let one = ordo(&[&disks[..], &["--json"]].concat()).unwrap();
+    let two = ordo(&[&disks[..], &["--json", "--jobs", "2"]].concat()).unwrap();
+    assert!(one.stdout == two.stdout, "two jobs gave other rows");
+    let all = rows(&one, 0);
+    let of = |n: usize| (all[n]["system"].as_str().unwrap(), all[n]["disk"].as_str().unwrap());
+    assert_eq!((all.len(), of(0), of(5)), (6, ("ext4", "hdd-4tb"), ("ffs-sync", "nvme")));
+    let seconds = |n: usize| all[n]["app_seconds"].as_f64().unwrap();
+    assert!(
+        seconds(2) > 5.0 * seconds(5),
+        "ffs-sync waits for the disk: {} {}",
+        seconds(2),
+        seconds(5)
+    );
+    let shown = said(&ordo(&disks).unwrap());
+    assert!(shown.contains("disk=hdd-4tb") && shown.contains("disk=nvme"), "{shown}");
+    let files = ["--sweep", "files=10,40", "--json"];
+    let all = rows(&ordo(&[&work[..], &files].concat()).unwrap(), 0);
+    let made = |n: usize| all[n]["files_made"].as_u64().unwrap();
+    assert_eq!((made(0), made(3)), (10, 40));
+    for wrong in ["fish=1,2", "disk=floppy", "disk"] {
+        let refused = ordo(&[&work[..], &["--sweep", wrong]].concat()).unwrap();
+        assert!(!refused.status.success(), "{wrong}: {}", said(&refused));
+    }
+}
+
+/// Without a guest kernel `ordo compare` shows Ordo's own systems, and says how to get the others.
+#[test]
+fn without_a_guest_kernel_ordos_systems_are_compared() {
+    let nowhere = ["--kernel", "/no/such/kernel", "-w", "create-delete:files=5"];
+    let done = Command::new(ORDO).args(["compare", "--quiet"]).args(nowhere).output().unwrap();
+    assert!(done.status.success(), "{}", said(&done));
+    let shown = said(&done);
+    assert!(shown.contains("ffs-soft-updates") && !shown.contains("xfs "), "{shown}");
+    assert!(shown.contains("make guest-kernel"), "{shown}");
+}

@@ -165,6 +165,16 @@ impl ComparisonSetup {
         }
     }
 
+    /// The machine that a user means who names only its disk: [`with_disk`](Self::with_disk), and
+    /// for a disk of today 512 MB for the cache, of which a fifth may be dirty as on Linux.
+    pub fn usual(disk: &'static Model) -> ComparisonSetup {
+        let machine = ComparisonSetup::with_disk(disk);
+        match disk.era {
+            Era::Papers => machine,
+            Era::Today => ComparisonSetup { memory: 512 << 20, dirty_max: 100 << 20, ..machine },
+        }
+    }
+
     /// The machine of "Journaling versus Soft Updates" (2000), Table 3: a 500 MHz Pentium III, 512
     /// MB of memory, some of it for the kernel and its tables, Seagate Cheetah. Synchronous
     /// journals are in their published form.

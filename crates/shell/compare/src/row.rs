@@ -206,6 +206,8 @@ pub struct ComparisonRow {
     pub rewritten: u64,
     /// Counters of dependencies, if the ordering keeps any.
     pub dependencies: Option<DependencyRow>,
+    /// The value of the option that was swept, as in `disk=nvme`, if one was.
+    pub sweep: Option<String>,
     /// The reason why the command failed, if it did: how it ended, and its last words.
     pub failed: Option<String>,
     /// The recovery after a power cut in the middle of the run.

@@ -432,6 +432,7 @@ pub(super) fn row(
         fsyncs: FsyncRow::of(&calls.fsync_ns.borrow()),
         rewritten: 0,
         dependencies: None,
+        sweep: None,
         failed: None,
         recovery: None,
         disk: setup.disk.name.to_string(),

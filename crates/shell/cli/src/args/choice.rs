@@ -74,7 +74,7 @@ impl SystemChoice {
         }
         let own = super::system(name).map(|system| SystemChoice::Own(OwnChoice::usual(system)));
         own.map_err(|error| {
-            format!("{error}; and of the kernel's {}", ordo_kernelfs::table::KernelFs::names())
+            format!("{error}\nand of the kernel's {}", ordo_kernelfs::table::KernelFs::names())
         })
     }
 
@@ -116,12 +116,24 @@ impl SystemChoice {
 pub struct ChoiceList(pub Vec<SystemChoice>);
 
 impl ChoiceList {
+    /// The systems of a comparison that names none: one of each way to protect metadata, and with
+    /// `is_kernel` the kernel's that most people have.
+    pub fn usual(is_kernel: bool) -> ChoiceList {
+        let own = "ffs-sync,ffs-soft-updates,lffs-file,lfs,dualfs,ffs-none";
+        let text = if is_kernel { format!("{own},ext4,xfs,btrfs") } else { own.to_owned() };
+        ChoiceList::parse(&text).expect("they are all there")
+    }
+
     /// Parses a list. A word that is no name of a system is an option of the one before it.
     pub fn parse(text: &str) -> Result<ChoiceList, String> {
         let mut all: Vec<SystemChoice> = Vec::new();
         for word in text.split(',') {
+            if word == "all" {
+                all.extend(System::runnable().map(OwnChoice::usual).map(SystemChoice::Own));
+                continue;
+            }
             if let Some(last) = all.last_mut()
-                && last.name().contains(':')
+                && (last.name().contains(':') || word.contains('='))
                 && last.takes(word)
             {
                 last.set(word)?;

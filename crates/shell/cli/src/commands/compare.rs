@@ -1,5 +1,6 @@
 //! `ordo compare`.
 
+mod columns;
 mod explanation;
 mod page;
 pub mod serve;
@@ -7,17 +8,19 @@ pub mod serve;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ordo_compare::kernel::{CommandWork, Guests, Under};
 use ordo_compare::{self as compare, ComparisonRow, ComparisonSetup, Follow, Rows};
 use ordo_report::progress::Progress;
 use ordo_report::{json, number};
-use ordo_systems::{SoftOptions, System};
+use ordo_systems::SoftOptions;
 use ordo_workload::age;
 use ordo_workload::{PostMark, SourceTree, Workload};
 
-use crate::args::{Compare, Machine, OwnChoice, SystemChoice};
+use crate::args::{ChoiceList, Compare, Machine, Sweep, SystemChoice};
 use crate::interrupt::OnInterrupt;
 use crate::text::put;
 
@@ -73,12 +76,12 @@ pub fn setup(machine: &Machine, recovery: bool) -> Result<ComparisonSetup> {
     let small = |what: &str, bytes: u64| {
         u32::try_from(bytes).with_context(|| format!("{what} {bytes} is too large"))
     };
-    let usual = ComparisonSetup::with_disk(machine.disk);
+    let usual = ComparisonSetup::usual(machine.disk);
     Ok(ComparisonSetup {
         log_disk: machine.log_disk,
         cpu: machine.cpu.unwrap_or(usual.cpu),
-        memory: usize::try_from(machine.memory)?,
-        dirty_max: usize::try_from(machine.dirty)?,
+        memory: machine.memory.map_or(Ok(usual.memory), usize::try_from)?,
+        dirty_max: machine.dirty.map_or(Ok(usual.dirty_max), usize::try_from)?,
         block_size: small("block size", machine.block_size)?,
         frag_size: small("fragment size", machine.frag_size)?,
         size: machine.size,
@@ -148,16 +151,76 @@ fn work(args: &Compare) -> Result<Vec<Work>> {
     })])
 }
 
+/// Some work on a machine: a table of its own.
+pub struct Section {
+    /// The work.
+    pub work: Work,
+    /// The machine.
+    pub setup: ComparisonSetup,
+    /// The value that is tried here, as in `disk=nvme`.
+    pub sweep: Option<String>,
+}
+
+impl Section {
+    /// The rows of this section.
+    pub fn rows<'r>(&self, rows: &'r [ComparisonRow]) -> Vec<&'r ComparisonRow> {
+        let name = self.work.name();
+        rows.iter().filter(|row| row.workload == name && row.sweep == self.sweep).collect()
+    }
+}
+
+/// The sections that the options ask for.
+fn sections(args: &Compare) -> Result<Vec<Section>> {
+    let ageing =
+        args.aged.clone().map(|ageing| age::ChurnOptions { seed: args.machine.seed, ..ageing });
+    let of = |machine: &Machine, work: Work, sweep: Option<String>| -> Result<Section> {
+        let setup = setup(machine, !args.no_recovery)?;
+        Ok(Section { work, setup: ComparisonSetup { ageing: ageing.clone(), ..setup }, sweep })
+    };
+    let Some(Sweep { name, values }) = &args.sweep else {
+        return work(args)?.into_iter().map(|work| of(&args.machine, work, None)).collect();
+    };
+    let mut all = Vec::new();
+    for value in values {
+        let (mut machine, mut all_work) = (args.machine.clone(), work(args)?);
+        if let Some(set) = machine.set(name, value) {
+            set.map_err(anyhow::Error::msg)?;
+        } else {
+            for work in &mut all_work {
+                let Work::Workload(workload) = work else {
+                    bail!(
+                        "--sweep {name}: the machine has no such option, and a command no parameters"
+                    );
+                };
+                *workload = compare::parse_workload(&with_parameter(workload, name, value))?;
+            }
+        }
+        for work in all_work {
+            all.push(of(&machine, work, Some(format!("{name}={value}")))?);
+        }
+    }
+    Ok(all)
+}
+
+/// The text of a workload with another value of a parameter.
+fn with_parameter(workload: &Workload, name: &str, value: &str) -> String {
+    let text = workload.to_string();
+    let (kind, rest) = text.split_once(':').unwrap_or((&text, ""));
+    let is_other = |word: &&str| !word.is_empty() && word.split('=').next() != Some(name);
+    let new = format!("{name}={value}");
+    let words: Vec<&str> = rest.split(',').filter(is_other).chain([new.as_str()]).collect();
+    format!("{kind}:{}", words.join(","))
+}
+
 /// The row of one system.
 fn row(
     system: &SystemChoice,
-    work: &Work,
-    setup: &ComparisonSetup,
+    section: &Section,
     guests: Option<&Guests>,
     bar: &mut Bar,
 ) -> Result<ComparisonRow> {
-    let guests = || guests.context("there is no guest kernel");
-    let row = match (system, work) {
+    let (guests, setup) = (|| guests.context("there is no guest kernel"), &section.setup);
+    let row = match (system, &section.work) {
         (SystemChoice::Own(own), Work::Workload(workload)) => {
             compare::run(own.system, workload, &own.setup(setup), bar)
         }
@@ -173,41 +236,72 @@ fn row(
             compare::kernel::run_command(&under, command, setup, guests()?, bar)
         }
     };
-    let row = row.with_context(|| format!("{} on {}", work.name(), system.name()))?;
-    Ok(ComparisonRow { system: system.name().to_owned(), ..row })
+    let row = row.with_context(|| format!("{} on {}", section.work.name(), system.name()))?;
+    let (system, sweep) = (system.name().to_owned(), section.sweep.clone());
+    Ok(ComparisonRow { system, sweep, ..row })
+}
+
+/// All rows, in order. `so_far` is called with those that there are, after each.
+fn rows(
+    args: &Compare,
+    sections: &[Section],
+    systems: &[SystemChoice],
+    so_far: impl Fn(&[ComparisonRow]) -> Result<()> + Sync,
+) -> Result<Vec<ComparisonRow>> {
+    let needs_guests = !args.command.is_empty()
+        || systems.iter().any(|system| matches!(system, SystemChoice::Kernel(..)));
+    let all: Vec<(&Section, &SystemChoice)> =
+        sections.iter().flat_map(|s| systems.iter().map(move |system| (s, system))).collect();
+    let done: Mutex<Vec<Option<ComparisonRow>>> = Mutex::new(vec![None; all.len()]);
+    let next = AtomicUsize::new(0);
+    let finished = || done.lock().unwrap_or_else(PoisonError::into_inner);
+    let some = |is_shown: bool| -> Result<()> {
+        let guests = || args.kernel.guests(&args.command, args.files.as_deref());
+        let guests = needs_guests.then(guests).transpose()?;
+        let mut bar = Bar::new(args.quiet || !is_shown);
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((section, system)) = all.get(number) else { break };
+            let row = row(system, section, guests.as_ref(), &mut bar);
+            // The others end with what they have begun.
+            let row = row.inspect_err(|_| next.store(all.len(), Ordering::Relaxed))?;
+            let mut done = finished();
+            done[number] = Some(row);
+            so_far(&done.iter().flatten().cloned().collect::<Vec<_>>())?;
+        }
+        bar.finish();
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..args.jobs).map(|_| scope.spawn(|| some(false))).collect();
+        let own = some(true);
+        let others = others.into_iter().map(|thread| thread.join().expect("it does not panic"));
+        others.chain([own]).collect::<Result<()>>()
+    })?;
+    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect())
 }
 
 pub fn run(args: &Compare) -> Result<ExitCode> {
-    let all_work = work(args)?;
-    let all = || System::runnable().map(OwnChoice::usual).map(SystemChoice::Own).collect();
+    let sections = sections(args)?;
+    let has_kernel = args.kernel.guests(&[], None).is_ok();
     let systems: Vec<SystemChoice> = match args.fs.is_empty() {
-        true => all(),
+        true => ChoiceList::usual(has_kernel).0,
         false => args.fs.iter().flat_map(|list| list.0.clone()).collect(),
     };
-    let ageing =
-        args.aged.clone().map(|ageing| age::ChurnOptions { seed: args.machine.seed, ..ageing });
-    let setup = ComparisonSetup { ageing, ..setup(&args.machine, !args.no_recovery)? };
-    let mut bar = Bar::new(args.quiet);
-    let mut rows: Vec<ComparisonRow> = Vec::new();
-    let needs_guests = !args.command.is_empty()
-        || systems.iter().any(|system| matches!(system, SystemChoice::Kernel(..)));
-    let guests = needs_guests
-        .then(|| args.kernel.guests(&args.command, args.files.as_deref()))
-        .transpose()?;
-    let (interrupt, runs) = (OnInterrupt::new()?, all_work.len() * systems.len());
-    for work in &all_work {
-        for system in &systems {
-            rows.push(row(system, work, &setup, guests.as_ref(), &mut bar)?);
-            let so_far = as_asked(args, &all_work, &rows, &setup)?;
-            let what = format!("{} of {runs} runs are shown", rows.len());
-            interrupt.keep(args.output.as_deref(), so_far, what);
-        }
+    if args.fs.is_empty() && !has_kernel {
+        eprintln!("ordo: `make guest-kernel` adds ext4, XFS and btrfs (docs/guest.md)");
     }
-    bar.finish();
+    let (interrupt, runs) = (OnInterrupt::new()?, sections.len() * systems.len());
+    let rows = rows(args, &sections, &systems, |rows| {
+        let so_far = as_asked(args, &sections, rows)?;
+        let what = format!("{} of {runs} runs are shown", rows.len());
+        interrupt.keep(args.output.as_deref(), so_far, what);
+        Ok(())
+    })?;
     drop(interrupt);
-    put(args.output.as_deref(), &as_asked(args, &all_work, &rows, &setup)?)?;
+    put(args.output.as_deref(), &as_asked(args, &sections, &rows)?)?;
     if let Some(file) = &args.html {
-        put(Some(file), &page::page(&all_work, &rows, &setup))?;
+        put(Some(file), &page::page(&sections, &rows))?;
     }
     Ok(match rows.iter().any(|row| row.failed.is_some()) {
         true => ExitCode::from(NOT_ALL),
@@ -219,25 +313,19 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
 const NOT_ALL: u8 = 3;
 
 /// The results as text, as comma-separated values or as JSON.
-fn as_asked(
-    args: &Compare,
-    all_work: &[Work],
-    rows: &[ComparisonRow],
-    setup: &ComparisonSetup,
-) -> Result<String> {
+fn as_asked(args: &Compare, sections: &[Section], rows: &[ComparisonRow]) -> Result<String> {
     let mut rows = rows.to_vec();
     if let Some(column) = args.sort {
-        explanation::sort(&mut rows, column);
+        columns::sort(&mut rows, column);
     }
     if args.json {
         return Ok(json(&Rows { rows })?);
     }
     if args.csv {
-        return Ok(explanation::csv(&rows));
+        return Ok(columns::csv(&rows));
     }
-    let ran = |w: &&Work| rows.iter().any(|row| row.workload == w.name());
-    let ran: Vec<&Work> = all_work.iter().filter(ran).collect();
-    Ok(as_text(&ran, &rows, setup, args.wide))
+    let ran = sections.iter().filter(|section| !section.rows(&rows).is_empty());
+    Ok(as_text(&ran.collect::<Vec<_>>(), &rows, args))
 }
 
 /// The default workloads: a tree of this machine, if there is one of a useful size, and PostMark.
@@ -267,35 +355,33 @@ fn machine(setup: &ComparisonSetup) -> String {
     )
 }
 
-fn as_text(
-    all_work: &[&Work],
-    rows: &[ComparisonRow],
-    setup: &ComparisonSetup,
-    wide: bool,
-) -> String {
-    let mut out = machine(setup) + "\n";
-    if let Some(ageing) = &setup.ageing {
+fn as_text(sections: &[&Section], rows: &[ComparisonRow], args: &Compare) -> String {
+    let Some(first) = sections.first() else { return String::new() };
+    let mut out = machine(&first.setup) + "\n";
+    if let Some(ageing) = &first.setup.ageing {
         let (full, times) = ((1000.0 * ageing.utilisation).round() / 10.0, ageing.overwrites);
         let name = &ageing.profile.name;
         let _ = writeln!(out, "Aged by {name}: {full} % full, the space written {times} times.");
     }
-    for (i, work) in all_work.iter().enumerate() {
-        let name = work.name();
-        let rows: Vec<&ComparisonRow> = rows.iter().filter(|r| r.workload == name).collect();
-        out.push_str(&format!("\n[{}] {}\n", i + 1, work.describe()));
+    if args.sweep.is_some() {
+        return out + &columns::curves(sections, rows);
+    }
+    for (i, section) in sections.iter().enumerate() {
+        let rows = section.rows(rows);
+        out.push_str(&format!("\n[{}] {}\n", i + 1, section.work.describe()));
         out.push_str(&explanation::answer(&rows));
-        if !wide {
-            out.push_str(&format!("\n{}\n", explanation::summary(&rows)));
+        if !args.wide {
+            out.push_str(&format!("\n{}\n", columns::summary(&rows)));
         }
     }
-    if wide {
+    if args.wide {
         out.push('\n');
-        out.push_str(&explanation::table(all_work, rows).to_string());
+        out.push_str(&explanation::table(sections, rows).to_string());
     } else {
-        out.push_str(explanation::LEGEND);
+        out.push_str(columns::LEGEND);
     }
     out.push('\n');
-    for sentence in explanation::sentences(all_work, rows, setup) {
+    for sentence in explanation::sentences(sections, rows) {
         out.push_str(&explanation::wrapped(&sentence, "- "));
     }
     out

@@ -17,7 +17,7 @@ use ordo_workload::Phase;
 use serde::{Deserialize, Serialize};
 
 use super::within::BEGIN;
-use super::{Guests, Heard, KernelFsSetup, ready, recovery, written};
+use super::{Guests, Heard, KernelFsSetup, at_whole, ready, recovery, written};
 use crate::lost::{CallCounts, NameChanges};
 use crate::row::ComparisonRow;
 use crate::stack::{Cut, Rig, phase_rows, row};
@@ -175,6 +175,8 @@ async fn ran(
     follow.phase_start(under.name(), "mkfs");
     let (mut rig, live) = made(runtime, under, setup).await?;
     let guest = GuestFs::start(runtime, &live, guests.setup(setup, setup.cpu, &rig))?;
+    guest.prepare(vec!["/bin/true".into()]).await?;
+    at_whole(runtime, 1).await;
     if let Under::Kernel(..) = under {
         guest.make().await?;
         guest.mount().await?;
@@ -191,7 +193,7 @@ async fn ran(
     });
     let report = served.await?;
     prepared(&guest, work).await?;
-    ready(&guest, setup).await?;
+    ready(runtime, &guest, setup).await?;
     rig.restart();
     let before = rig.mark();
     heard.marks.borrow_mut().clear();

@@ -34,7 +34,7 @@ use crate::{CompareError, ComparisonSetup, Follow};
 use within::{BEGIN, CUT, GuestJob, WorkReport};
 
 pub use command::{CommandWork, ServeJob, ServeReport, Under, run_command};
-pub use within::{ARGUMENT, WithThreads, carry_out, empty_caches, mark};
+pub use within::{ARGUMENT, WithThreads, carry_out, empty_caches, mark, may_open_many};
 
 /// Memory of a guest beside what the comparison gives to the cache, in bytes: the kernel's own, and
 /// that of programs.
@@ -96,6 +96,7 @@ impl Guests {
     fn setup(&self, setup: &ComparisonSetup, cpu: CpuModel, rig: &Rig) -> GuestSetup {
         GuestSetup {
             disks: rig.devices(),
+            is_rotational: setup.disk.is_rotational(),
             memory: (setup.memory as u64 + KERNEL_MEMORY) >> 20,
             seed: setup.seed,
             cpu,
@@ -194,10 +195,12 @@ async fn measured(
     // The prices of calls are charged in the workload, for each operation as everywhere.
     let guest = guests.setup(setup, CpuModel::NONE, &rig);
     let guest = GuestFs::start(runtime, &system.live(), guest)?;
+    guest.prepare(vec!["/bin/true".into()]).await?;
+    at_whole(runtime, 1).await;
     guest.make().await?;
     rig.watch();
     guest.mount().await?;
-    ready(&guest, setup).await?;
+    ready(runtime, &guest, setup).await?;
     let rig = Rc::new(rig);
     let heard = Rc::new(Heard::default());
     let (seed, hears) = (setup.seed, (heard.clone(), rig.clone()));
@@ -237,8 +240,23 @@ async fn measured(
     Ok((row, cut))
 }
 
+/// Waits for the next whole number of `seconds`. So the paths of programs, and the directories that
+/// are mounted for them, do not decide how the work stands to the kernel's timers.
+async fn at_whole(runtime: &Runtime, seconds: u64) {
+    let each = seconds * 1_000_000_000;
+    let now = runtime.now().as_nanos();
+    runtime.sleep_until(Time::from_nanos((now / each + 1) * each)).await;
+}
+
+/// Seconds for which a mounted file system is left alone before the work.
+const REST: u64 = 10;
+
 /// Sets the limits of dirty data, and lets what mkfs and mount left behind come to an end.
-async fn ready(guest: &GuestFs, setup: &ComparisonSetup) -> Result<(), CompareError> {
+async fn ready(
+    runtime: &Runtime,
+    guest: &GuestFs,
+    setup: &ComparisonSetup,
+) -> Result<(), CompareError> {
     let (most, background) = (setup.dirty_max, setup.dirty_max / 2);
     let script = format!(
         "echo {background} > /proc/sys/vm/dirty_background_bytes; \
@@ -246,6 +264,7 @@ async fn ready(guest: &GuestFs, setup: &ComparisonSetup) -> Result<(), CompareEr
     );
     let words = ["/bin/sh", "-ec", &script].map(OsString::from);
     guest.prepare(words.to_vec()).await?;
+    at_whole(runtime, REST).await;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use ordo_kernelfs::GuestFs;
 use ordo_runtime::{Executor, Runtime};
 
 use super::within::{Changes, Found, GuestJob};
-use super::{Guests, KernelFsSetup, done, written};
+use super::{Guests, KernelFsSetup, at_whole, done, written};
 use crate::recovery::{OwnCheck, RecoveryTime};
 use crate::stack::{Cut, Rig};
 use crate::{CompareError, ComparisonSetup};
@@ -42,6 +42,7 @@ async fn recovered(
     let setup = guests.setup(setup, setup.cpu, &rig);
     let guest = GuestFs::start(runtime, &system.live(), setup)?;
     guest.prepare(vec!["/bin/true".into()]).await?;
+    at_whole(runtime, 1).await;
     let began = runtime.now();
     let before = rig.disk_stats();
     guest.repair().await?;

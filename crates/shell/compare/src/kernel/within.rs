@@ -90,6 +90,19 @@ pub(super) struct WorkReport {
     pub(super) cut: Option<Changes>,
 }
 
+/// The files that a process may have open: each inode that is in use has a descriptor.
+const FILES_MAX: u64 = 1 << 20;
+
+/// Raises the limit of open files of this process, for root.
+///
+/// # Errors
+/// The caller is not root.
+pub fn may_open_many() -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let limits = Rlimit { current: Some(FILES_MAX), maximum: Some(FILES_MAX) };
+    Ok(setrlimit(Resource::Nofile, limits)?)
+}
+
 /// Does the job that a file describes, in a guest.
 ///
 /// # Errors
@@ -98,6 +111,7 @@ pub fn carry_out(file: &Path) -> io::Result<()> {
     let job: GuestJob = serde_json::from_slice(&fs::read(file)?)?;
     // A thread that sleeps for a price is woken at its nanosecond.
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
+    may_open_many()?;
     let (report, text) = match job {
         GuestJob::Work { workload, seed, dir, cpu, cut, report } => {
             (report, serde_json::to_vec(&work(&workload, seed, dir, &cpu, cut))?)

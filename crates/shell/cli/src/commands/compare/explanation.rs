@@ -12,175 +12,45 @@ use ordo_report::table::{Align, Table};
 use ordo_systems::{System, ffs};
 use ordo_workload::Workload;
 
-use super::Work;
-use crate::args::SortColumn;
+use super::Section;
+use super::columns::{ALIKE, damage, lost, rate};
 
 /// The widest line of prose.
 const WIDTH: usize = 96;
 
-/// A column of the table: its heading, its key in other forms, its value where there is one, and
-/// whether its best and worst values are marked.
-struct Column {
-    heading: &'static str,
-    key: &'static str,
-    value: fn(&ComparisonRow) -> Option<f64>,
-    is_marked: bool,
-}
-
-const fn column(
-    heading: &'static str,
-    key: &'static str,
-    value: fn(&ComparisonRow) -> Option<f64>,
-    is_marked: bool,
-) -> Column {
-    Column { heading, key, value, is_marked }
-}
-
-/// The columns of the table. Less is better in each.
-const COLUMNS: [Column; 11] = [
-    column("app s", "app_seconds", |r| Some(r.app_seconds), true),
-    column("disk s", "total_seconds", |r| Some(r.total_seconds), false),
-    column("writes", "writes", |r| Some(r.writes.total() as f64), false),
-    column("flush", "flushes", |r| Some(r.flushes as f64), false),
-    column("x own", "written_for_own", written_for_own, false),
-    column("log %", "log_percent", log_percent, false),
-    column("sync", "fsync_median_ms", |r| Some(r.fsyncs.as_ref()?.median_seconds * 1e3), false),
-    column("max", "fsync_longest_ms", |r| Some(r.fsyncs.as_ref()?.longest_seconds * 1e3), false),
-    column("lost s", "lost_seconds", |r| Some(lost(r.recovery.as_ref()?)), true),
-    column("up s", "usable_seconds", |r| Some(r.recovery.as_ref()?.seconds), true),
-    column("damage", "damage", |r| Some(damage(r.recovery.as_ref()?) as f64), false),
-];
-
-/// The meanings of the columns.
-pub const LEGEND: &str = "\
-app s: the program's time; disk s: until all is on disk; x own: bytes written for each byte that the
-program wrote; log %: the share of a log; sync, max: median and longest wait of an fsync in
-milliseconds. After a power cut in the middle, lost s: age of the oldest change that is gone; up s:
-until the files can be used again; damage: faults that a check finds. * best, ! worst.
-";
-
-fn lost(cut: &RecoveryTime) -> f64 {
-    cut.oldest_lost_seconds.unwrap_or(0.0)
-}
-
-fn damage(cut: &RecoveryTime) -> u64 {
-    cut.findings.get(&Severity::Damage).copied().unwrap_or(0)
-}
-
-fn written_for_own(row: &ComparisonRow) -> Option<f64> {
-    (row.own_bytes > 0).then(|| row.bytes_written as f64 / row.own_bytes as f64)
-}
-
-/// The share of the written bytes that went to a journal or log.
-fn log_percent(row: &ComparisonRow) -> Option<f64> {
-    let all = row.bytes_written_by_kind.total();
-    let log: u64 = ordo_watcher::Class::ALL
-        .iter()
-        .filter(|class| class.is_journal())
-        .map(|class| row.bytes_written_by_kind.get(class.key()))
-        .sum();
-    (all > 0).then(|| 100.0 * log as f64 / all as f64)
-}
-
-/// The most important measures of one workload, one line for each system, at most 100 columns.
-pub fn summary(rows: &[&ComparisonRow]) -> Table {
-    let shown = |column: &&Column| rows.iter().any(|row| (column.value)(row).is_some());
-    let columns: Vec<&Column> = COLUMNS.iter().filter(shown).collect();
-    let mut table = Table::new(&[("", Align::Left)]);
-    columns.iter().for_each(|column| table.column(column.heading, Align::Right));
-    for row in rows {
-        let cells = columns.iter().map(|column| cell(column, row, rows));
-        table.row(std::iter::once(row.system.clone()).chain(cells));
-    }
-    table
-}
-
-/// Values that differ by less than this share are as good as each other.
-const ALIKE: f64 = 0.03;
-
-fn cell(column: &Column, row: &ComparisonRow, rows: &[&ComparisonRow]) -> String {
-    let Some(value) = (column.value)(row) else { return "-".into() };
-    let is_count = ["writes", "flushes", "damage"].contains(&column.key);
-    let text = if is_count { count(value as u64) } else { short(value) };
-    if column.is_marked {
-        let all = || rows.iter().filter_map(|row| (column.value)(row));
-        let (best, worst) =
-            (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
-        if best < worst * (1.0 - ALIKE) {
-            let mark = match value {
-                value if value <= best * (1.0 + ALIKE) => "*",
-                value if value >= worst * (1.0 - ALIKE) => "!",
-                _ => "",
-            };
-            return format!("{mark}{text}");
-        }
-    }
-    text
-}
-
-/// A figure in at most six characters.
-fn short(value: f64) -> String {
-    match value {
-        0.0 => "0".into(),
-        value if value < 0.0001 => format!("{value:.0e}"),
-        value if value < 0.01 => format!("{value:.4}"),
-        value => figure(value),
-    }
-}
-
-/// Sorts rows by a column, best first; those without a value come last.
-pub fn sort(rows: &mut [ComparisonRow], column: SortColumn) {
-    let key = match column {
-        SortColumn::App => "app_seconds",
-        SortColumn::Disk => "total_seconds",
-        SortColumn::Writes => "writes",
-        SortColumn::Own => "written_for_own",
-        SortColumn::Lost => "lost_seconds",
-        SortColumn::Up => "usable_seconds",
-    };
-    let column = COLUMNS.iter().find(|column| column.key == key).expect("a column");
-    let value = |row: &ComparisonRow| (column.value)(row).unwrap_or(f64::INFINITY);
-    rows.sort_by(|a, b| value(a).total_cmp(&value(b)));
-}
-
-/// The table as comma-separated values: one line for each system and workload.
-pub fn csv(rows: &[ComparisonRow]) -> String {
-    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let keys = COLUMNS.iter().map(|column| column.key);
-    let mut out = ["system", "workload"].into_iter().chain(keys).collect::<Vec<_>>().join(",");
-    out.push('\n');
-    for row in rows {
-        let values = COLUMNS.iter().map(|column| match (column.value)(row) {
-            Some(value) => value.to_string(),
-            None => String::new(),
-        });
-        let names = [quoted(&row.system), quoted(&row.workload)];
-        out.push_str(&names.into_iter().chain(values).collect::<Vec<_>>().join(","));
-        out.push('\n');
-    }
-    out
-}
-
 /// The answer, in a sentence or two: who wins, and what a power cut takes from whom.
 pub fn answer(rows: &[&ComparisonRow]) -> String {
     let ran: Vec<_> = rows.iter().filter(|row| row.failed.is_none()).collect();
-    let order =
-        |a: &&&&ComparisonRow, b: &&&&ComparisonRow| a.app_seconds.total_cmp(&b.app_seconds);
-    let (Some(first), Some(last)) = (ran.iter().min_by(order), ran.iter().max_by(order)) else {
+    // Of a workload that runs for a fixed time the rate tells.
+    let slowness = |row: &&ComparisonRow| rate(row).map_or(row.app_seconds, |rate| 1.0 / rate);
+    let by_slowness =
+        |a: &&&&ComparisonRow, b: &&&&ComparisonRow| slowness(a).total_cmp(&slowness(b));
+    let (Some(first), Some(last)) =
+        (ran.iter().min_by(by_slowness), ran.iter().max_by(by_slowness))
+    else {
         return String::new();
     };
     if ran.len() < 2 {
         return String::new();
     }
-    let mut text = match first.app_seconds < last.app_seconds * (1.0 - ALIKE) {
-        true => format!(
-            "{} is the fastest, with {}; {} takes {} times as long.",
-            first.system,
-            seconds(first.app_seconds),
-            last.system,
-            figure(last.app_seconds / first.app_seconds)
+    let best = match rate(first) {
+        Some(rate) => format!("{} operations a second", figure(rate)),
+        None => seconds(first.app_seconds),
+    };
+    let alike = ran.iter().filter(|row| slowness(row) <= slowness(first) * (1.0 + ALIKE));
+    let alike: Vec<&str> = alike.map(|row| row.system.as_str()).collect();
+    let ratio = figure(slowness(last) / slowness(first));
+    let mut text = match alike.len() {
+        n if n == ran.len() => format!("All are equally fast, with {best}."),
+        1 => format!(
+            "{} is the fastest, with {best}; {} takes {ratio} times as long.",
+            first.system, last.system
         ),
-        false => format!("All take the same time, {}.", seconds(first.app_seconds)),
+        _ => format!(
+            "{} are the fastest, with {best}; {} takes {ratio} times as long.",
+            alike.join(", "),
+            last.system
+        ),
     };
     let cuts: Vec<_> = ran.iter().filter_map(|row| Some((row, row.recovery.as_ref()?))).collect();
     let by_loss =
@@ -220,11 +90,11 @@ fn writes_for_a_file(row: &ComparisonRow) -> String {
 }
 
 /// All measures, one line each, with one column for each system and workload.
-pub fn table(all_work: &[&Work], rows: &[ComparisonRow]) -> Table {
+pub fn table(sections: &[&Section], rows: &[ComparisonRow]) -> Table {
     let mut table = Table::new(&[("", Align::Left)]);
     for row in rows {
-        let number = all_work.iter().position(|w| w.name() == row.workload);
-        let mark = number.filter(|_| all_work.len() > 1).map(|n| format!("[{}] ", n + 1));
+        let number = sections.iter().position(|s| s.work.name() == row.workload);
+        let mark = number.filter(|_| sections.len() > 1).map(|n| format!("[{}] ", n + 1));
         table.column(&format!("{}{}", mark.unwrap_or_default(), row.system), Align::Right);
     }
     let mut line = |name: &str, cell: &dyn Fn(&ComparisonRow) -> String| {
@@ -300,23 +170,20 @@ pub fn kinds<'a>(rows: impl IntoIterator<Item = &'a ComparisonRow>) -> Vec<&'sta
 }
 
 /// The remarkable things of the table, in sentences.
-pub fn sentences(
-    all_work: &[&Work],
-    rows: &[ComparisonRow],
-    setup: &ComparisonSetup,
-) -> Vec<String> {
+pub fn sentences(sections: &[&Section], rows: &[ComparisonRow]) -> Vec<String> {
     let mut out = Vec::new();
-    for (i, work) in all_work.iter().enumerate() {
-        let name = work.name();
-        let of = |s: System| rows.iter().find(|r| r.workload == name && r.system == s.name());
-        let mark = if all_work.len() > 1 { format!("[{}] ", i + 1) } else { String::new() };
+    for (i, section) in sections.iter().enumerate() {
+        let rows = section.rows(rows);
+        let of = |s: System| rows.iter().find(|r| r.system == s.name()).copied();
+        let mark = if sections.len() > 1 { format!("[{}] ", i + 1) } else { String::new() };
         let mut say = |text: String| out.push(mark.clone() + &text);
         if let (Some(sync), Some(none)) = (of(ffs::SYNC), of(ffs::NONE)) {
             say(costs(sync, none));
-            let paper = work.workload().and_then(|w| against_the_paper(w, sync, none, setup));
+            let paper = section.work.workload();
+            let paper = paper.and_then(|w| against_the_paper(w, sync, none, &section.setup));
             paper.into_iter().for_each(&mut say);
         }
-        for row in rows.iter().filter(|r| r.workload == name) {
+        for row in rows {
             if let Some(failed) = &row.failed {
                 say(format!("It failed on {}: {failed}.", row.system));
             }

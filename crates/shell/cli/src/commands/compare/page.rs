@@ -3,35 +3,53 @@
 use std::fmt::Write;
 
 use ordo_check::Severity;
-use ordo_compare::{ComparisonRow, ComparisonSetup, RecoveryTime};
+use ordo_compare::{ComparisonRow, RecoveryTime};
 use ordo_report::html::{self, Bar, BarPart, MAIN, PALE, bars, escape, legend};
 use ordo_report::number::{count, figure};
 use ordo_watcher::Class;
 
-use super::{Work, explanation};
+use super::{Section, columns, explanation};
 
 /// The page of a comparison: for each workload the time, the writes by kind and the state after a
 /// power cut, one bar or line for each system; then the sentences of the text form. The same rows
 /// give the same bytes.
-pub fn page(all_work: &[Work], rows: &[ComparisonRow], setup: &ComparisonSetup) -> String {
+pub fn page(sections: &[Section], rows: &[ComparisonRow]) -> String {
     let title = "Ordo: what each way to protect metadata costs, and what it loses";
     let mut out = html::begin(title);
-    let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(&super::machine(setup)));
-    for work in all_work {
-        let name = work.name();
-        let rows: Vec<&ComparisonRow> = rows.iter().filter(|r| r.workload == name).collect();
-        let _ = writeln!(out, "<h2>{}</h2>", escape(&work.describe()));
+    let _ = writeln!(out, "<p class=\"faint\">{}</p>", escape(&super::machine(&sections[0].setup)));
+    for section in sections {
+        let rows = section.rows(rows);
+        let value = section.sweep.as_ref().map(|value| format!(", {value}")).unwrap_or_default();
+        let _ = writeln!(out, "<h2>{}{}</h2>", escape(&section.work.describe()), escape(&value));
         let _ = writeln!(out, "<p>{}</p>", escape(&explanation::answer(&rows)));
-        times(&mut out, &rows);
+        match rows.iter().any(|row| columns::rate(row).is_some()) {
+            true => rates(&mut out, &rows),
+            false => times(&mut out, &rows),
+        }
         writes(&mut out, &rows);
         cuts(&mut out, &rows);
     }
     out.push_str("<h2>In words</h2>\n");
-    for sentence in explanation::sentences(&all_work.iter().collect::<Vec<_>>(), rows, setup) {
+    for sentence in explanation::sentences(&sections.iter().collect::<Vec<_>>(), rows) {
         let _ = writeln!(out, "<p>{}</p>", escape(&sentence));
     }
     out.push_str("</html>\n");
     out
+}
+
+/// The rates of a workload that runs for a fixed time.
+fn rates(out: &mut String, rows: &[&ComparisonRow]) {
+    out.push_str("<h3>Operations a second</h3>\n");
+    let all: Vec<Bar<'_>> = rows
+        .iter()
+        .map(|row| {
+            let rate = columns::rate(row).unwrap_or(0.0);
+            let words = format!("{} operations a second", figure(rate));
+            let part = BarPart { width: rate, attributes: MAIN.into(), words };
+            Bar { name: &row.system, parts: vec![part], value: figure(rate) }
+        })
+        .collect();
+    bars(out, &all);
 }
 
 fn times(out: &mut String, rows: &[&ComparisonRow]) {

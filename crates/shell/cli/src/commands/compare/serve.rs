@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::{BlockDevice, Device};
-use ordo_compare::kernel::{ServeJob, ServeReport, WithThreads, mark};
+use ordo_compare::kernel::{ServeJob, ServeReport, WithThreads, mark, may_open_many};
 use ordo_compare::lost::{NameChanges, Noted, Notes};
 use ordo_fuse::dev::{self, Stop};
 use ordo_fuse::kernel::{Attach, attach};
@@ -20,7 +20,6 @@ use ordo_runtime::Runtime;
 use ordo_systems::Mounted;
 use ordo_vfs::FileSystem;
 use ordo_vfs::host::HostDir;
-use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::args::{ChoiceList, OwnChoice, SystemChoice};
 use crate::image::real_time;
@@ -52,12 +51,8 @@ pub fn begin(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The files that may be open: each inode that the kernel knows has a descriptor.
-const FILES_MAX: u64 = 1 << 20;
-
 async fn serve(runtime: &Runtime, job: &ServeJob) -> Result<()> {
-    let limits = Rlimit { current: Some(FILES_MAX), maximum: Some(FILES_MAX) };
-    setrlimit(Resource::Nofile, limits).context("raising the limit of open files")?;
+    may_open_many().context("raising the limit of open files")?;
     let Some(name) = &job.system else {
         let dir = WithThreads::new(HostDir::open(&job.dir)?, runtime);
         return noted(runtime, job, dir, async || Ok(())).await;
