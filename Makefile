@@ -139,6 +139,7 @@ reproduce:
 	$(CARGO) build --release --quiet --package ordo-cli
 	{ echo '# What the papers measured, measured here'; echo; \
 	  echo 'Written by `make reproduce`. Virtual time on models of the papers'"'"' disks and processors, seed 1: exact.'; \
+	  echo "Measured at commit $$(git rev-parse --short HEAD), $$(date -u +%F)."; \
 	  echo; echo '```'; target/release/ordo reproduce --quiet; echo '```'; echo; \
 	  echo '```'; target/release/ordo reproduce --list; echo '```'; } > target/reproduced.md
 	mv target/reproduced.md docs/results/reproduced.md
