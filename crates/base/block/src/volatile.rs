@@ -92,6 +92,7 @@ pub struct VolatileCache<D> {
     state: RefCell<State>,
     capacity: usize,
     lies: Cell<bool>,
+    unit: Cell<u64>,
     /// A lock that is held while writes move to the device beneath, since they must arrive in
     /// order.
     moving: Mutex<()>,
@@ -110,8 +111,14 @@ impl<D: BlockDevice> VolatileCache<D> {
             state: RefCell::default(),
             capacity,
             lies: Cell::new(false),
+            unit: Cell::new(TEAR as u64),
             moving: Mutex::new((), "write cache", 0),
         }
+    }
+
+    /// Sets the bytes that the disk writes whole, at multiples of as many: 512 or 4,096.
+    pub fn set_unit(&self, bytes: u64) {
+        self.unit.set(bytes.max(TEAR as u64));
     }
 
     /// Makes flushes and FUA report success without doing anything, or makes them honest again.
@@ -246,7 +253,13 @@ impl<D: BlockDevice + Snapshot> VolatileCache<D> {
         image
     }
 
-    /// The disk after a crash now, with a loss that `loss` allows and `seed` chooses.
+    /// The unit of the disk in which the sector `i` of a write lies.
+    fn unit_of(&self, write: &PendingWrite, i: usize) -> u64 {
+        (write.offset + (i * TEAR) as u64) / self.unit.get()
+    }
+
+    /// The disk after a crash now, with a loss that `loss` allows and `seed` chooses. A write is
+    /// torn between [units](Self::set_unit) of the disk.
     pub fn crash_image_seeded(&self, loss: Loss, seed: u64) -> RamDisk {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let losable = self.state.borrow().pending.iter().filter(|w| !w.durable).count();
@@ -261,12 +274,24 @@ impl<D: BlockDevice + Snapshot> VolatileCache<D> {
                 Loss::Prefix if index > whole + 1 => KeepWrites::Nothing,
                 Loss::Prefix => {
                     let kept = rng.random_range(0..=sectors);
-                    KeepWrites::Sectors((0..sectors).map(|i| i < kept).collect())
+                    let end = self.unit_of(write, kept);
+                    let is_kept = |i| kept == sectors || self.unit_of(write, i) < end;
+                    KeepWrites::Sectors((0..sectors).map(is_kept).collect())
                 }
                 Loss::Subset => match rng.random_range(0..3) {
                     0 => KeepWrites::Nothing,
                     1 => KeepWrites::All,
-                    _ => KeepWrites::Sectors((0..sectors).map(|_| rng.random()).collect()),
+                    _ => {
+                        let mut unit = (None, false);
+                        let each = (0..sectors).map(|i| {
+                            let of = Some(self.unit_of(write, i));
+                            if unit.0 != of {
+                                unit = (of, rng.random());
+                            }
+                            unit.1
+                        });
+                        KeepWrites::Sectors(each.collect())
+                    }
                 },
             }
         })
@@ -464,6 +489,27 @@ mod tests {
         let only_second =
             disk.crash_image(|w| if w.id == 1 { KeepWrites::All } else { KeepWrites::Nothing });
         assert_eq!(firsts(&only_second)[..2], [0, 2]);
+    }
+
+    /// A disk that writes 4,096 bytes whole tears a write only between them, at multiples of as
+    /// many bytes, wherever the write begins. Would catch a file system accused of a torn block
+    /// that no disk of this kind tears.
+    #[test]
+    fn a_write_is_torn_between_units_of_the_disk() {
+        let disk = small();
+        disk.set_unit(4096);
+        run(async { put(&disk, 3, 13, 1, WriteFlags::empty()).await });
+        for loss in [Loss::Subset, Loss::Prefix] {
+            let mut seen: Vec<Vec<u8>> =
+                (0..200).map(|seed| firsts(&disk.crash_image_seeded(loss, seed))).collect();
+            seen.sort();
+            seen.dedup();
+            for image in &seen {
+                let first = image[3..8].iter().all(|b| *b == image[3]);
+                assert!(first && image[8..].iter().all(|b| *b == image[8]), "{loss:?}: {image:?}");
+            }
+            assert_eq!(seen.len(), if loss == Loss::Subset { 4 } else { 3 }, "{loss:?}");
+        }
     }
 
     /// A disk with ordered writes loses a suffix: the newer of two writes never survives alone.

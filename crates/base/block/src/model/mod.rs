@@ -86,6 +86,14 @@ impl Model {
         }
     }
 
+    /// The bytes that the disk writes whole, whatever happens: a physical sector.
+    pub fn sector(&self) -> u64 {
+        match self.era {
+            Era::Papers => 512,
+            Era::Today => 4096,
+        }
+    }
+
     /// Whether the place of a request matters, since something turns.
     pub fn is_rotational(&self) -> bool {
         matches!(self.kind, ModelKind::Hdd(_))
