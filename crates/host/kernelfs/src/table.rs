@@ -82,7 +82,7 @@ pub const ALL: [KernelFs; 14] = [
         name: "reiserfs",
         mkfs: &["mkfs.reiserfs", "-q", "-q"],
         at_once: &[],
-        check: &["reiserfsck", "--check", "-q"],
+        check: &["reiserfsck", "--check", "-q", "-y"],
         ..EXT4
     },
     NTFS,
