@@ -10,6 +10,7 @@
 
 mod acceptance;
 mod aged;
+mod compare;
 mod crash;
 mod directories;
 mod dualfs;
@@ -121,7 +122,7 @@ impl Section {
 type Measure = fn(&mut Section);
 
 /// The pages: file and title.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 10] = [
     ("core.md", "Figures of the core"),
     ("soft-updates.md", "Figures of soft updates"),
     ("journal.md", "Figures of the journals"),
@@ -131,10 +132,11 @@ const PAGES: [(&str, &str); 9] = [
     ("dualfs-kernel.md", "DualFS and the kernel's file systems"),
     ("workloads.md", "Workloads and the programs that they stand for"),
     ("whatif.md", "Playback with a change, and the change really made"),
+    ("compare.md", "Programs on Ordo's file systems and the kernel's"),
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 34] = [
+const SECTIONS: [(&str, &str, &str, Measure); 35] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -174,6 +176,7 @@ const SECTIONS: [(&str, &str, &str, Measure); 34] = [
     (WHATIF, "whatif-14", "Overlapped writes (Figure 14)", whatif::figure_14),
     (WHATIF, "whatif-differential", "Differences instead of blocks", whatif::differential),
     (KERNEL, "dualfs-kernel", "The micro-benchmarks on one disk", kernel::measure),
+    (COMPARE, "compare", "Six works on fifteen systems and three disks", compare::measure),
 ];
 
 const CORE: &str = PAGES[0].0;
@@ -185,6 +188,7 @@ const AGED: &str = PAGES[5].0;
 const KERNEL: &str = PAGES[6].0;
 const WORKLOADS: &str = PAGES[7].0;
 const WHATIF: &str = PAGES[8].0;
+const COMPARE: &str = PAGES[9].0;
 
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
