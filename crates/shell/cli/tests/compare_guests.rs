@@ -19,11 +19,11 @@ fn has_guest() -> bool {
     info.status.success()
 }
 
-/// A comparison on a solid-state disk.
+/// A comparison, on a solid-state disk unless `args` names another.
 fn compare(fs: &str, args: &[&str]) -> Output {
     let mut command = Command::new(ORDO);
-    command.args(["compare", "--quiet", "--disk", "nvme", "--cpu", "modern", "--memory", "256m"]);
-    command.args(["--dirty", "64m", "--fs", fs]).args(args).output().unwrap()
+    command.args(["compare", "--quiet", "--memory", "256m", "--dirty", "64m", "--fs", fs]);
+    command.args(args).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -166,6 +166,39 @@ fn what_cannot_be_compared_is_said() {
     assert!(said(&refused).contains("/no/such/kernel"), "{}", said(&refused));
     let own = compare("ffs-none", &[&nowhere[..], &empty].concat());
     assert!(own.status.success(), "Ordo's own systems need no guest: {}", said(&own));
+}
+
+/// File systems that flush as they must are whole after a power cut on disks with a volatile cache,
+/// by whatever seed: the kernel mounts them, reads every file, and their own programs find nothing.
+/// Would catch a check that asks a question, writes that are torn within a sector of today's disks
+/// (e2fsck and F2FS then find faults that no disk makes), and a cut that keeps what was not flushed
+/// without what was.
+#[test]
+fn nobody_is_accused_of_what_no_disk_does() {
+    if !has_guest() {
+        return;
+    }
+    let args = ["-w", "filebench:varmail,run=1", "--sweep", "seed=1,2,3", "--jobs", "2", "--json"];
+    let fs = "ext4,ext4:data=journal,xfs,btrfs,f2fs,reiserfs";
+    let done = compare(fs, &[&args[..], &["--disk", "hdd-4tb"]].concat());
+    for row in rows(&done, 0) {
+        assert_eq!(row["recovery"]["own_check"]["is_clean"], true, "{row}");
+    }
+}
+
+/// Files that are there before the command are on disk before it begins, on Ordo's systems too,
+/// whose server a plain `sync` does not reach. Would catch files of `--setup` among the lost
+/// changes.
+#[test]
+fn what_comes_before_a_command_is_on_disk() {
+    if !has_guest() {
+        return;
+    }
+    let args = ["--setup", "mkdir before; date > before/file", "--json", "--", "sleep", "4"];
+    for row in rows(&compare("ext4,ffs-none,ffs-soft-updates,lfs", &args), 0) {
+        assert!(row["recovery"]["oldest_lost_seconds"].is_null(), "{row}");
+        assert_eq!(row["own_bytes"], 0, "{row}");
+    }
 }
 
 /// A sweep runs everything once for each value, of an option of the machine or of a parameter of

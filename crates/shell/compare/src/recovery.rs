@@ -50,14 +50,15 @@ pub struct RecoveryTime {
     pub own_check: Option<OwnCheck>,
 }
 
-/// The verdict of the file system's own program after a power cut.
+/// The verdict after a power cut of the file system's own program, or of the kernel that cannot
+/// mount it or read its files.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct OwnCheck {
-    /// The program.
+    /// The program, `mount` or `reading its files`.
     pub program: String,
     /// Whether it finds nothing.
     pub is_clean: bool,
-    /// Its words, or the kernel's when the file system could not be mounted.
+    /// Its words.
     pub said: String,
 }
 
@@ -77,7 +78,7 @@ pub(super) fn check(
         .enumerate()
         .map(|(number, image)| {
             let model = setup.model(system, number);
-            let store = Store::new(Rc::new(image), model.volatile_cache());
+            let store = Store::new(Rc::new(image), model);
             Modeled::new(&runtime, model, store).erase()
         })
         .collect();

@@ -29,8 +29,13 @@ pub(super) enum Store {
 }
 
 impl Store {
-    pub(super) fn new(ram: Rc<RamDisk>, volatile: bool) -> Store {
-        if volatile { Store::Volatile(VolatileCache::new(ram)) } else { Store::Plain(ram) }
+    pub(super) fn new(ram: Rc<RamDisk>, model: &Model) -> Store {
+        if !model.volatile_cache() {
+            return Store::Plain(ram);
+        }
+        let cache = VolatileCache::new(ram);
+        cache.set_unit(model.sector());
+        Store::Volatile(cache)
     }
 
     /// The disk as a power cut now would leave it.
@@ -156,7 +161,7 @@ impl Rig {
         rams: Vec<Rc<RamDisk>>,
     ) -> Rig {
         let stacked = models.into_iter().zip(&rams).map(|(model, ram)| {
-            let store = Store::new(ram.clone(), model.volatile_cache());
+            let store = Store::new(ram.clone(), model);
             Rc::new(Tap::new(runtime, Modeled::new(runtime, model, store)))
         });
         let disks = stacked.collect();

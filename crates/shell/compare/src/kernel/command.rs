@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use ordo_block::Device;
@@ -175,24 +175,16 @@ async fn ran(
     follow.phase_start(under.name(), "mkfs");
     let (mut rig, live) = made(runtime, under, setup).await?;
     let guest = GuestFs::start(runtime, &live, guests.setup(setup, setup.cpu, &rig))?;
-    guest.prepare(vec!["/bin/true".into()]).await?;
-    at_whole(runtime, 1).await;
-    if let Under::Kernel(..) = under {
-        guest.make().await?;
-        guest.mount().await?;
-    }
-    let served = serve(&guest, under, setup, guests, cut_after.is_some());
+    before_the_command(runtime, &guest, under, work, setup, guests, &mut rig).await?;
     let heard = Rc::new(Heard::default());
     let clock: Rc<Cell<u64>> = Rc::default();
-    rig.watch();
     let rig = Rc::new(rig);
     let hears = (heard.clone(), rig.clone(), clock.clone());
     guest.on_mark(move |text| match text.strip_prefix(CLOCK).and_then(|ns| ns.parse().ok()) {
         Some(ns) => hears.2.set(hears.1.runtime.now().as_nanos().saturating_sub(ns)),
         None => hears.0.begin(text.strip_prefix(BEGIN).unwrap_or(text), &hears.1),
     });
-    let report = served.await?;
-    prepared(&guest, work).await?;
+    let report = serve(&guest, under, setup, guests, (1, cut_after.is_some())).await?;
     ready(runtime, &guest, setup).await?;
     rig.restart();
     let before = rig.mark();
@@ -202,10 +194,10 @@ async fn ran(
     let mut environment = work.environment.clone();
     environment.push(("ORDO_MARK".into(), CONTROL_FILE.into()));
     let doing = guest.run(work.words.clone(), environment);
-    let ended = heard.telling(under.name(), follow, doing).await?;
+    let answer = heard.telling(under.name(), follow, doing).await?;
     let done = runtime.now();
     let said = std::fs::read(&guest.outputs()[1]).unwrap_or_default();
-    let failed = failure(&ended, &String::from_utf8_lossy(&said));
+    let failed = failure(&answer, &String::from_utf8_lossy(&said));
     if let Some(folder) = work.outputs.as_ref().filter(|_| cut_after.is_none()) {
         keep_outputs(folder, under.name(), &guest)?;
     }
@@ -229,6 +221,37 @@ async fn ran(
     );
     row.failed = failed;
     Ok(Ran { row, report, cut, clock_ns: clock.get() })
+}
+
+/// Makes the file system, mounts it, and puts in what is there before the command.
+async fn before_the_command(
+    runtime: &Runtime,
+    guest: &GuestFs,
+    under: &Under,
+    work: &CommandWork,
+    setup: &ComparisonSetup,
+    guests: &Guests,
+    rig: &mut Rig,
+) -> Result<(), CompareError> {
+    guest.prepare(vec!["/bin/true".into()]).await?;
+    at_whole(runtime, 1).await;
+    if let Under::Kernel(..) = under {
+        guest.make().await?;
+    }
+    rig.watch();
+    if let Under::Kernel(..) = under {
+        guest.mount().await?;
+    }
+    // What comes before the command is on disk, and of no interest to the notes: a server of its
+    // own has it.
+    if work.files.is_some() || work.setup.is_some() {
+        let served = serve(guest, under, setup, guests, (0, false)).await?;
+        prepared(guest, work).await?;
+        if let Some(report) = served {
+            ended(guest, &report).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The disks after a power cut, and its time.
@@ -275,7 +298,7 @@ async fn serve(
     under: &Under,
     setup: &ComparisonSetup,
     guests: &Guests,
-    has_notes: bool,
+    (number, has_notes): (u32, bool),
 ) -> Result<Option<PathBuf>, CompareError> {
     let (system, devices) = match under {
         Under::Own(system, name) => {
@@ -286,11 +309,11 @@ async fn serve(
         Under::Kernel(..) if !has_notes => return Ok(None),
         Under::Kernel(..) => (None, Vec::new()),
     };
-    let (dir, report) = (guest.dir().to_owned(), guest.folder().join("served"));
+    let (dir, report) = (guest.dir().to_owned(), guest.folder().join(format!("served-{number}")));
     let (memory, dirty_max) = (setup.memory, setup.dirty_max);
     let job =
         ServeJob { system, devices, dir, has_notes, report: report.clone(), memory, dirty_max };
-    let file = guest.folder().join("serve");
+    let file = guest.folder().join(format!("serve-{number}"));
     written(&file, &job)?;
     let make = format!("mkdir -p {}", guest.dir().display());
     guest.prepare(["/bin/sh", "-c", &make].map(OsString::from).to_vec()).await?;
@@ -331,11 +354,7 @@ fn failure(ended: &GuestAnswer, said: &str) -> Option<String> {
 }
 
 /// Keeps what a command wrote, under the name of its system.
-fn keep_outputs(
-    folder: &std::path::Path,
-    system: &str,
-    guest: &GuestFs,
-) -> Result<(), CompareError> {
+fn keep_outputs(folder: &Path, system: &str, guest: &GuestFs) -> Result<(), CompareError> {
     let failed = |e: std::io::Error| CompareError::InGuest(format!("{}: {e}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
     for (file, ending) in guest.outputs().iter().zip(["out", "err"]) {
@@ -345,24 +364,30 @@ fn keep_outputs(
     Ok(())
 }
 
+/// Unmounts what a server serves, waits for its end, and reads its report.
+async fn ended(guest: &GuestFs, report: &Path) -> Result<ServeReport, CompareError> {
+    guest.unmount().await?;
+    let wait = format!("while [ ! -e '{0}' ]; do sleep 0.001; done", report.display());
+    guest.prepare(["/bin/sh", "-c", &wait].map(OsString::from).to_vec()).await?;
+    let failed = |e: String| CompareError::InGuest(format!("{}: {e}", report.display()));
+    let text = std::fs::read(report).map_err(|e| failed(e.to_string()))?;
+    let served: ServeReport = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
+    match served.error {
+        Some(error) => Err(CompareError::InGuest(error)),
+        None => Ok(served),
+    }
+}
+
 /// Unmounts what is mounted, and reads the server's report, if there was one.
 async fn unmounted(
     guest: &GuestFs,
     under: &Under,
     report: Option<PathBuf>,
 ) -> Result<ServeReport, CompareError> {
-    let mut served = ServeReport::default();
-    if let Some(report) = report {
-        guest.unmount().await?;
-        let wait = format!("while [ ! -e '{0}' ]; do sleep 0.001; done", report.display());
-        guest.prepare(["/bin/sh", "-c", &wait].map(OsString::from).to_vec()).await?;
-        let failed = |e: String| CompareError::InGuest(format!("{}: {e}", report.display()));
-        let text = std::fs::read(&report).map_err(|e| failed(e.to_string()))?;
-        served = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
-        if let Some(error) = served.error {
-            return Err(CompareError::InGuest(error));
-        }
-    }
+    let served = match report {
+        Some(report) => ended(guest, &report).await?,
+        None => ServeReport::default(),
+    };
     if let Under::Kernel(..) = under {
         guest.unmount().await?;
     }

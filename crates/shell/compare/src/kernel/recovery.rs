@@ -67,11 +67,13 @@ async fn recovered(
         (ended, said) = guest.check().await?;
         guest.power_off().await?;
     }
-    let refused = mounted.err().map(|error| error.to_string());
-    let refused = refused.or(found.as_ref().err().cloned());
+    let unmountable = mounted.err().map(|error| ("mount", error.to_string()));
+    let unreadable = found.as_ref().err().map(|error| ("reading its files", error.clone()));
+    let refused = unmountable.or(unreadable);
     let lost = found.ok().flatten();
     let is_clean = refused.is_none() && ended == GuestAnswer::Ended { code: Some(0), signal: None };
-    let said: String = refused.unwrap_or(said).chars().take(SAID).collect();
+    let (program, said) = refused.unwrap_or((system.fs.check[0], said));
+    let said: String = said.chars().take(SAID).collect();
     let since = |what: fn(&(u64, u64, u64)) -> u64| what(&work) - what(&before);
     let mut row = RecoveryTime {
         cut_at_seconds: cut.at_seconds,
@@ -82,7 +84,7 @@ async fn recovered(
         writes: since(|(.., writes)| *writes),
         oldest_lost_seconds: lost.as_ref().map(|lost| lost.seconds),
         oldest_lost: lost.map(|lost| lost.what),
-        own_check: Some(OwnCheck { program: system.fs.check[0].to_owned(), is_clean, said }),
+        own_check: Some(OwnCheck { program: program.to_owned(), is_clean, said }),
         ..RecoveryTime::default()
     };
     if !is_clean {

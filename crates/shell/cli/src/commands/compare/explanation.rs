@@ -250,7 +250,7 @@ fn recovery(row: &ComparisonRow, cut: &RecoveryTime) -> Option<String> {
     let head = format!("Power cut {} into {}", seconds(cut.cut_at_seconds), row.system);
     if let Some(own) = &cut.own_check {
         let said = own.said.replace('\n', " ");
-        return (!own.is_clean).then(|| format!("{head}: {} is not content: {said}", own.program));
+        return (!own.is_clean).then(|| format!("{head}: {}: {said}", own.program));
     }
     if damage(cut) == 0 && cut.consistent_afterwards {
         return None;
