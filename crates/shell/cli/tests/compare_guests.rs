@@ -158,6 +158,8 @@ fn what_cannot_be_compared_is_said() {
     let refused = compare("ext4:nonsense", &empty);
     assert_eq!(refused.status.code(), Some(1));
     assert!(said(&refused).contains("mounting ext4"), "{}", said(&refused));
+    let aged = compare("ext4", &[&empty[..], &["--aged"]].concat());
+    assert_eq!(aged.status.code(), Some(1), "a row that is not aged: {}", said(&aged));
     let missing = compare("ext4", &["--", "no-such-command"]);
     assert!(said(&missing).contains("no-such-command"), "{}", said(&missing));
     let nowhere = ["--kernel", "/no/such/kernel"];

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
@@ -12,7 +11,7 @@ use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_runtime::Runtime;
 use ordo_vfs::host::HostDir;
-use ordo_vfs::{Errno, FileSystem, FsResult};
+use ordo_vfs::{FileSystem, FsResult};
 use ordo_workload::{MixEntry, Phase, PhaseListener, Workload, WorkloadStage};
 
 use super::compare::{Bar, setup};
@@ -21,9 +20,6 @@ use crate::image::real_time;
 use crate::interrupt::OnInterrupt;
 use crate::privileges::need_root;
 use crate::text::put;
-
-/// The file by which the kernel's caches are emptied.
-const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 pub fn run(args: &Bench) -> Result<()> {
     if args.drop_caches {
@@ -151,12 +147,7 @@ impl WorkloadStage for OnHost {
     async fn drop_caches(&mut self) -> FsResult<()> {
         self.fs.sync().await?;
         if self.drops {
-            // A log holds metadata in memory until they are in their places; a freeze puts them
-            // there.
-            for how in ["--freeze", "--unfreeze"] {
-                let _ = Command::new("fsfreeze").arg(how).arg(&self.dir).status();
-            }
-            std::fs::write(DROP_CACHES, "3").map_err(|_| Errno::NotPermitted)?;
+            compare::kernel::empty_caches(&self.dir)?;
         }
         self.marks.put("synced", &self.marks.phase.borrow());
         Ok(())

@@ -285,9 +285,12 @@ pub fn run(args: &Compare) -> Result<ExitCode> {
     let sections = sections(args)?;
     let has_kernel = args.kernel.guests(&[], None).is_ok();
     let systems: Vec<SystemChoice> = match args.fs.is_empty() {
-        true => ChoiceList::usual(has_kernel).0,
+        true => ChoiceList::usual(has_kernel && args.aged.is_none()).0,
         false => args.fs.iter().flat_map(|list| list.0.clone()).collect(),
     };
+    if args.aged.is_some() && systems.iter().any(|s| matches!(s, SystemChoice::Kernel(..))) {
+        bail!("--aged is for Ordo's own systems: name some with --fs");
+    }
     if args.fs.is_empty() && !has_kernel {
         eprintln!("ordo: `make guest-kernel` adds ext4, XFS and btrfs (docs/guest.md)");
     }
