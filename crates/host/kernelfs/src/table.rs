@@ -29,11 +29,12 @@ pub struct KernelFs {
 
 const MIB: u64 = 1 << 20;
 
-const EXT4: KernelFs = KernelFs {
-    name: "ext4",
-    mkfs: &["mke2fs", "-q", "-F", "-t", "ext4"],
-    at_once: &["-E", "lazy_itable_init=0,lazy_journal_init=0"],
-    check: &["e2fsck", "-f", "-n"],
+/// A file system that its mount recovers, on a small device.
+const PLAIN: KernelFs = KernelFs {
+    name: "",
+    mkfs: &[],
+    at_once: &[],
+    check: &[],
     repair: &[],
     is_replayed: false,
     copy_option: "",
@@ -41,12 +42,19 @@ const EXT4: KernelFs = KernelFs {
     bytes: 64 * MIB,
 };
 
+const EXT4: KernelFs = KernelFs {
+    name: "ext4",
+    mkfs: &["mke2fs", "-q", "-F", "-t", "ext4"],
+    at_once: &["-E", "lazy_itable_init=0,lazy_journal_init=0"],
+    check: &["e2fsck", "-f", "-n"],
+    ..PLAIN
+};
+
 const NTFS: KernelFs = KernelFs {
     name: "ntfs",
     mkfs: &["mkntfs", "-q", "-F", "-Q"],
-    at_once: &[],
     check: &["ntfsfix", "-n"],
-    ..EXT4
+    ..PLAIN
 };
 
 /// All that Ordo makes.
@@ -62,78 +70,59 @@ pub const ALL: [KernelFs; 14] = [
     KernelFs {
         name: "xfs",
         mkfs: &["mkfs.xfs", "-q", "-f"],
-        at_once: &[],
         check: &["xfs_repair", "-n"],
         copy_option: "nouuid",
         // The least that mkfs.xfs accepts.
         bytes: 300 * MIB,
-        ..EXT4
+        ..PLAIN
     },
     KernelFs {
         name: "jfs",
         mkfs: &["mkfs.jfs", "-q"],
-        at_once: &[],
         check: &["fsck.jfs", "-n"],
         repair: &["fsck.jfs", "-a"],
         is_replayed: true,
-        ..EXT4
+        ..PLAIN
     },
     KernelFs {
         name: "reiserfs",
         mkfs: &["mkfs.reiserfs", "-q", "-q"],
-        at_once: &[],
         check: &["reiserfsck", "--check", "-q", "-y"],
-        ..EXT4
+        ..PLAIN
     },
     NTFS,
     KernelFs {
         name: "btrfs",
         mkfs: &["mkfs.btrfs", "-q", "-f"],
-        at_once: &[],
         check: &["btrfs", "check", "--readonly", "--check-data-csum"],
         is_alone: true,
         bytes: 256 * MIB,
-        ..EXT4
+        ..PLAIN
     },
     KernelFs { name: "ntfs3", ..NTFS },
     KernelFs {
         name: "f2fs",
         mkfs: &["mkfs.f2fs", "-q", "-f"],
-        at_once: &[],
         check: &["fsck.f2fs", "--dry-run"],
         bytes: 128 * MIB,
-        ..EXT4
+        ..PLAIN
     },
     KernelFs {
         name: "nilfs2",
         mkfs: &["mkfs.nilfs2", "-q", "-f"],
-        at_once: &[],
         // No program checks more than the superblocks.
         check: &["nilfs-tune", "-l"],
         bytes: 256 * MIB,
-        ..EXT4
+        ..PLAIN
     },
-    KernelFs {
-        name: "vfat",
-        mkfs: &["mkfs.vfat"],
-        at_once: &[],
-        check: &["fsck.vfat", "-n"],
-        ..EXT4
-    },
-    KernelFs {
-        name: "exfat",
-        mkfs: &["mkfs.exfat"],
-        at_once: &[],
-        check: &["fsck.exfat", "-n"],
-        ..EXT4
-    },
+    KernelFs { name: "vfat", mkfs: &["mkfs.vfat"], check: &["fsck.vfat", "-n"], ..PLAIN },
+    KernelFs { name: "exfat", mkfs: &["mkfs.exfat"], check: &["fsck.exfat", "-n"], ..PLAIN },
     KernelFs {
         name: "bcachefs",
         mkfs: &["bcachefs", "format", "-q", "-f"],
-        at_once: &[],
         check: &["bcachefs", "fsck", "-n"],
         bytes: 256 * MIB,
-        ..EXT4
+        ..PLAIN
     },
 ];
 

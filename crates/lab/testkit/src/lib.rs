@@ -31,6 +31,16 @@ pub fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
+/// Whether the command at `ordo` finds a guest kernel. If not, the test is [skipped](skip).
+pub fn has_guest(ordo: &str) -> bool {
+    let info = std::process::Command::new(ordo).args(["guest", "info"]).output();
+    let info = info.expect("the command runs");
+    if !info.status.success() {
+        skip(&String::from_utf8_lossy(&info.stderr));
+    }
+    info.status.success()
+}
+
 /// Runs an external program and returns its standard output; `None`, with a message, where it is
 /// not installed. Panics if the program fails.
 pub fn judge(program: &str, args: &[&str]) -> Option<String> {

@@ -94,7 +94,7 @@ fn within_guest(command: Option<&std::ffi::OsStr>) -> Option<ExitCode> {
             let file = std::env::args_os().nth(2).unwrap_or_default();
             ordo_compare::kernel::carry_out(file.as_ref()).map_err(anyhow::Error::from)
         }
-        commands::compare::serve::ARGUMENT => {
+        ordo_compare::kernel::SERVE_ARGUMENT => {
             let file = std::env::args_os().nth(2).unwrap_or_default();
             commands::compare::serve::begin(file.as_ref())
         }

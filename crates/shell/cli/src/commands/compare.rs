@@ -283,7 +283,7 @@ fn rows(
 
 pub fn run(args: &Compare) -> Result<ExitCode> {
     let sections = sections(args)?;
-    let has_kernel = args.kernel.guests(&[], None).is_ok();
+    let has_kernel = args.fs.is_empty() && args.kernel.guests(&[], None).is_ok();
     let systems: Vec<SystemChoice> = match args.fs.is_empty() {
         true => ChoiceList::usual(has_kernel && args.aged.is_none()).0,
         false => args.fs.iter().flat_map(|list| list.0.clone()).collect(),

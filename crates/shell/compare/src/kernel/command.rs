@@ -17,14 +17,14 @@ use ordo_workload::Phase;
 use serde::{Deserialize, Serialize};
 
 use super::within::BEGIN;
-use super::{Guests, Heard, KernelFsSetup, at_whole, ready, recovery, written};
+use super::{Guests, Heard, KernelFsSetup, read_back, ready, recovery, started, written};
 use crate::lost::{CallCounts, NameChanges};
 use crate::row::ComparisonRow;
 use crate::stack::{Cut, Rig, phase_rows, row};
 use crate::{CompareError, ComparisonSetup, Follow};
 
 /// The argument by which `ordo` is asked to serve what a [`ServeJob`] says.
-const SERVE: &str = "guest-serve";
+pub const SERVE_ARGUMENT: &str = "guest-serve";
 /// The first word of the mark with which a server tells its clock.
 const CLOCK: &str = "clock ";
 /// The name of a command's only phase, if it sets no marks.
@@ -174,8 +174,8 @@ async fn ran(
 ) -> Result<Ran, CompareError> {
     follow.phase_start(under.name(), "mkfs");
     let (mut rig, live) = made(runtime, under, setup).await?;
-    let guest = GuestFs::start(runtime, &live, guests.setup(setup, setup.cpu, &rig))?;
-    before_the_command(runtime, &guest, under, work, setup, guests, &mut rig).await?;
+    let guest = started(runtime, &live, guests.setup(setup, setup.cpu, &rig)).await?;
+    before_the_command(&guest, under, work, setup, guests, &mut rig).await?;
     let heard = Rc::new(Heard::default());
     let clock: Rc<Cell<u64>> = Rc::default();
     let rig = Rc::new(rig);
@@ -225,7 +225,6 @@ async fn ran(
 
 /// Makes the file system, mounts it, and puts in what is there before the command.
 async fn before_the_command(
-    runtime: &Runtime,
     guest: &GuestFs,
     under: &Under,
     work: &CommandWork,
@@ -233,8 +232,6 @@ async fn before_the_command(
     guests: &Guests,
     rig: &mut Rig,
 ) -> Result<(), CompareError> {
-    guest.prepare(vec!["/bin/true".into()]).await?;
-    at_whole(runtime, 1).await;
     if let Under::Kernel(..) = under {
         guest.make().await?;
     }
@@ -318,7 +315,7 @@ async fn serve(
     let make = format!("mkdir -p {}", guest.dir().display());
     guest.prepare(["/bin/sh", "-c", &make].map(OsString::from).to_vec()).await?;
     let marks = ["env".into(), format!("ORDO_MARK={CONTROL_FILE}").into()];
-    let words = [guests.init.clone().into(), SERVE.into(), file.into()];
+    let words = [guests.init.clone().into(), SERVE_ARGUMENT.into(), file.into()];
     guest.prepare(marks.into_iter().chain(words).collect()).await?;
     Ok(Some(report))
 }
@@ -369,9 +366,7 @@ async fn ended(guest: &GuestFs, report: &Path) -> Result<ServeReport, CompareErr
     guest.unmount().await?;
     let wait = format!("while [ ! -e '{0}' ]; do sleep 0.001; done", report.display());
     guest.prepare(["/bin/sh", "-c", &wait].map(OsString::from).to_vec()).await?;
-    let failed = |e: String| CompareError::InGuest(format!("{}: {e}", report.display()));
-    let text = std::fs::read(report).map_err(|e| failed(e.to_string()))?;
-    let served: ServeReport = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
+    let served: ServeReport = read_back(report)?;
     match served.error {
         Some(error) => Err(CompareError::InGuest(error)),
         None => Ok(served),

@@ -33,7 +33,7 @@ use crate::stack::{Cut, Mark, Rig, phase_rows, row};
 use crate::{CompareError, ComparisonSetup, Follow};
 use within::{BEGIN, CUT, GuestJob, WorkReport};
 
-pub use command::{CommandWork, ServeJob, ServeReport, Under, run_command};
+pub use command::{CommandWork, SERVE_ARGUMENT, ServeJob, ServeReport, Under, run_command};
 pub use within::{ARGUMENT, WithThreads, carry_out, empty_caches, mark, may_open_many};
 
 /// Memory of a guest beside what the comparison gives to the cache, in bytes: the kernel's own, and
@@ -194,9 +194,7 @@ async fn measured(
     let mut rig = Rig::new(runtime, [setup.disk], vec![Rc::new(RamDisk::new(bytes))]);
     // The prices of calls are charged in the workload, for each operation as everywhere.
     let guest = guests.setup(setup, CpuModel::NONE, &rig);
-    let guest = GuestFs::start(runtime, &system.live(), guest)?;
-    guest.prepare(vec!["/bin/true".into()]).await?;
-    at_whole(runtime, 1).await;
+    let guest = started(runtime, &system.live(), guest).await?;
     guest.make().await?;
     rig.watch();
     guest.mount().await?;
@@ -248,6 +246,18 @@ async fn at_whole(runtime: &Runtime, seconds: u64) {
     runtime.sleep_until(Time::from_nanos((now / each + 1) * each)).await;
 }
 
+/// Starts a guest, and waits for a whole second after its own start.
+async fn started(
+    runtime: &Runtime,
+    system: &LiveSystem,
+    setup: GuestSetup,
+) -> Result<GuestFs, CompareError> {
+    let guest = GuestFs::start(runtime, system, setup)?;
+    guest.prepare(vec!["/bin/true".into()]).await?;
+    at_whole(runtime, 1).await;
+    Ok(guest)
+}
+
 /// Seconds for which a mounted file system is left alone before the work.
 const REST: u64 = 10;
 
@@ -284,8 +294,13 @@ async fn done<T: DeserializeOwned>(
         let said = std::fs::read_to_string(&guest.outputs()[1]).unwrap_or_default();
         return Err(CompareError::InGuest(said.trim().to_owned()));
     }
-    let failed = |error: String| CompareError::InGuest(format!("{}: {error}", report.display()));
-    let text = std::fs::read(report).map_err(|error| failed(error.to_string()))?;
+    read_back(report)
+}
+
+/// Reads something that a guest has written.
+fn read_back<T: DeserializeOwned>(file: &Path) -> Result<T, CompareError> {
+    let failed = |error: String| CompareError::InGuest(format!("{}: {error}", file.display()));
+    let text = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
     serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))
 }
 

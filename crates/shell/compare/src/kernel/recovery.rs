@@ -5,11 +5,10 @@ use std::rc::Rc;
 
 use ordo_check::Severity;
 use ordo_guest::orders::GuestAnswer;
-use ordo_kernelfs::GuestFs;
 use ordo_runtime::{Executor, Runtime};
 
 use super::within::{Changes, Found, GuestJob};
-use super::{Guests, KernelFsSetup, at_whole, done, written};
+use super::{Guests, KernelFsSetup, done, started, written};
 use crate::recovery::{OwnCheck, RecoveryTime};
 use crate::stack::{Cut, Rig};
 use crate::{CompareError, ComparisonSetup};
@@ -40,9 +39,7 @@ async fn recovered(
     let models = images.iter().map(|_| setup.disk);
     let rig = Rig::new(runtime, models, images.clone());
     let setup = guests.setup(setup, setup.cpu, &rig);
-    let guest = GuestFs::start(runtime, &system.live(), setup)?;
-    guest.prepare(vec!["/bin/true".into()]).await?;
-    at_whole(runtime, 1).await;
+    let guest = started(runtime, &system.live(), setup).await?;
     let began = runtime.now();
     let before = rig.disk_stats();
     guest.repair().await?;

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use ordo_block::file::{FileAccess, FileDisk};
 use ordo_block::{BlockDevice, Device};
-use ordo_compare::kernel::{ServeJob, ServeReport, WithThreads, mark, may_open_many};
+use ordo_compare::kernel::{
+    SERVE_ARGUMENT, ServeJob, ServeReport, WithThreads, mark, may_open_many,
+};
 use ordo_compare::lost::{NameChanges, Noted, Notes};
 use ordo_fuse::dev::{self, Stop};
 use ordo_fuse::kernel::{Attach, attach};
@@ -24,8 +26,6 @@ use ordo_vfs::host::HostDir;
 use crate::args::{ChoiceList, OwnChoice, SystemChoice};
 use crate::image::real_time;
 
-/// The argument of the process that serves.
-pub const ARGUMENT: &str = "guest-serve";
 /// The argument, after the job's file, of that process in the foreground.
 const FOREGROUND: &str = "--foreground";
 /// Written when the file system is mounted.
@@ -41,7 +41,12 @@ pub fn begin(file: &Path) -> Result<()> {
         return real_time(async |runtime| serve(&runtime, &job).await);
     }
     let mut command = Command::new("/proc/self/exe");
-    command.arg(ARGUMENT).arg(file).arg(FOREGROUND).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .arg(SERVE_ARGUMENT)
+        .arg(file)
+        .arg(FOREGROUND)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     let mut child = command.spawn().context("starting the server")?;
     let mut said = [0];
     let read = child.stdout.take().expect("piped").read(&mut said)?;
