@@ -47,5 +47,7 @@ pub mod trace;
 
 pub use cut::cut;
 pub use replay::{ZEROS, replay, replay_from, replay_marked, replay_numbered};
-pub use request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
+pub use request::{
+    COMMAND_BEGINS, COMMAND_ENDS, Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest,
+};
 pub use trace::{RequestContents, Trace};

@@ -3,6 +3,11 @@
 use ordo_block::{Operation, WriteFlags};
 use ordo_runtime::Time;
 
+/// The text of the mark at the begin of the command that was recorded.
+pub const COMMAND_BEGINS: &str = "ordo: the command begins";
+/// The text of the mark at its end: what follows is of the unmount.
+pub const COMMAND_ENDS: &str = "ordo: the command ends";
+
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestOp {

@@ -13,6 +13,7 @@ use ordo_guest::orders::{GuestAnswer, GuestProgram, Order};
 use ordo_guest::{Guest, GuestError, GuestSetup};
 use ordo_recorder::{DeviceSetup, RecordedDisk, Recording};
 use ordo_runtime::{Executor, Runtime};
+use ordo_trace::{COMMAND_BEGINS, COMMAND_ENDS};
 
 use crate::kernel::{LiveError, LiveSystem, known};
 use crate::table::{CommandWords, KernelFs};
@@ -289,7 +290,7 @@ impl GuestMount {
         self.executor.runtime().now().as_secs_f64()
     }
 
-    /// Runs a program in the mounted file system, to its end.
+    /// Runs a program in the mounted file system, to its end. Its begin and its end are marked.
     ///
     /// # Errors
     /// It cannot be started, or the guest ends before it does.
@@ -298,7 +299,10 @@ impl GuestMount {
         words: Vec<OsString>,
         environment: Vec<(OsString, OsString)>,
     ) -> Result<GuestAnswer, LiveError> {
-        self.wait(self.fs.run(words, environment))
+        self.disk.mark(COMMAND_BEGINS);
+        let ended = self.wait(self.fs.run(words, environment));
+        self.disk.mark(COMMAND_ENDS);
+        ended
     }
 
     /// Unmounts, and returns the recording and the watcher's results, if it knows the file system.

@@ -4,6 +4,8 @@
 //! end, so that the file system is unmounted and the trace so far is complete.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
@@ -11,11 +13,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use ordo_trace::{COMMAND_BEGINS, COMMAND_ENDS};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// The interval at which the end of the command is checked.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The variable with the path of the file that takes marks.
+const MARKS: &str = "ORDO_MARK";
 /// The time that stopped processes have before they are killed.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -49,7 +54,8 @@ impl Signals {
         }
     }
 
-    /// Runs a command to its end, or until a signal comes. The exit status is the command's; after
+    /// Runs a command to its end, or until a signal comes. If the variables have a file of marks,
+    /// its begin and its end are marked. The exit status is the command's; after
     /// a signal it is 128 and the signal's number, as shells have it.
     ///
     /// # Errors
@@ -69,6 +75,15 @@ impl Signals {
             return Ok(stopped(signal));
         }
         let before = descendants(&[]);
+        let control = variables.iter().find(|(name, _)| *name == MARKS).map(|(_, path)| *path);
+        mark(control, COMMAND_BEGINS);
+        let ended = self.wait(run, command, &before);
+        mark(control, COMMAND_ENDS);
+        ended
+    }
+
+    /// Starts the command, and waits for its end or a signal.
+    fn wait(&self, mut run: Command, command: &[String], before: &[i32]) -> Result<ExitCode> {
         let mut child = run.spawn().with_context(|| format!("running {}", command[0]))?;
         loop {
             if let Some(status) = child.try_wait().context("waiting for the command")? {
@@ -77,12 +92,21 @@ impl Signals {
             }
             if let Some(signal) = self.caught() {
                 eprintln!("ordo: stopping the command; the recording is finished first");
-                stop(&mut child, signal, &before);
+                stop(&mut child, signal, before);
                 return Ok(stopped(signal));
             }
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// Sets a mark, if there is a file for it. A recording that has ended already takes none.
+fn mark(control: Option<&str>, text: &str) {
+    let Some(path) = control else { return };
+    // A pipe that nobody reads any more must not stop this process.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().write(true).custom_flags(nonblocking).open(path);
+    let _ = file.and_then(|mut file| file.write_all(format!("mark {text}\n").as_bytes()));
 }
 
 fn code(status: ExitStatus) -> ExitCode {

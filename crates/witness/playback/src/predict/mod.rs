@@ -10,7 +10,7 @@ use std::rc::Rc;
 use ordo_annotate::Pieces;
 use ordo_annotate::calls::StoredCall;
 use ordo_block::model::{Model, ModelKind};
-use ordo_trace::RequestContents;
+use ordo_trace::{COMMAND_BEGINS, COMMAND_ENDS, RequestContents};
 
 use crate::calls::CallsError;
 use crate::change::{self, PlanChange, Refused, World};
@@ -41,13 +41,29 @@ pub struct Input<'a> {
     pub depth: usize,
 }
 
-/// The marks between which time is measured; without them the whole trace.
+/// The marks between which time is measured; without them the recorded command, if its begin and
+/// end are marked, and otherwise the whole trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// The text of the mark at the beginning.
     pub from: Option<String>,
     /// The text of the mark at the end.
     pub until: Option<String>,
+}
+
+impl Window {
+    /// The same with the marks of the recorded command where none is given. What comes after the
+    /// command, the unmount and the last checkpoints, is not its time.
+    #[must_use]
+    pub fn of_command(&self, trace: &SeenTrace) -> Window {
+        let marked = |given: &Option<String>, text: &str| {
+            given.clone().or_else(|| trace.mark(text, 0).map(|_| text.to_owned()))
+        };
+        Window {
+            from: marked(&self.from, COMMAND_BEGINS),
+            until: marked(&self.until, COMMAND_ENDS),
+        }
+    }
 }
 
 /// A playback's result.
@@ -168,6 +184,7 @@ impl<'a> Predictor<'a> {
         trace: SeenTrace,
         window: &Window,
     ) -> Result<Predictor<'a>, PredictError> {
+        let window = &window.of_command(&trace);
         let (seen, timed) = (trace.requests(), trace.has_times());
         let plan = match timed {
             true => depend::plan(seen),

@@ -103,7 +103,7 @@ impl PlayedTrace {
 /// the last one's end, if the trace has calls.
 pub(super) fn seconds(path: &Path, window: &Window, by_calls: bool) -> Result<f64> {
     let (trace, seen) = PlayedTrace::open(&analyze::Input::of(path), None)?;
-    let all = seen.requests();
+    let (all, window) = (seen.requests(), window.of_command(&seen));
     let mark = |text: &Option<String>, from: usize| {
         let Some(text) = text else { return Ok(None) };
         match seen.mark(text, from) {
