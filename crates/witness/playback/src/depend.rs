@@ -6,9 +6,9 @@
 //! - A request waits for all requests that completed since the issue of the request before it. If
 //!   none did, it was issued together with the request before it, and waits for the same requests.
 //!   The time that passed in between is think time: the processor's, or a sleep.
-//! - A checkpoint (a block written at its fixed location that the journal holds) is written at its
-//!   own time, by a timer, after its transaction's commit, and no request waits for it. There are
-//!   two exceptions. A request that is issued right after a checkpoint's completion, and long after
+//! - A checkpoint (a block written at its fixed location that the journal holds) is written by a
+//!   timer, so long after its transaction's commit, and no request waits for it. There are two
+//!   exceptions. A request that is issued right after a checkpoint's completion, and long after
 //!   all others, waited for space in the journal. Checkpoints after the last other request of the
 //!   trace belong to a `sync` or an unmount.
 //!
@@ -43,8 +43,12 @@ pub fn plan(traffic: &[SeenTraffic]) -> Plan {
     for (number, seen) in traffic.iter().enumerate() {
         if background[number] {
             let commit = seen.transaction.and_then(|t| commits.get(&t)).copied();
-            let after = commit.map(|step| After { step, think: 0 });
-            plan.add(step_of(seen, number, seen.issued), after);
+            let after = commit.map(|step| After {
+                step,
+                think: seen.issued.saturating_sub(traffic[step].completed),
+            });
+            let not_before = if after.is_some() { 0 } else { seen.issued };
+            plan.add(step_of(seen, number, not_before), after);
             continue;
         }
         let after = lane.waits_of(traffic, number);

@@ -14,6 +14,17 @@ pub enum Spent {
     On(Role),
     /// Between requests: processor time, sleeps, timers.
     Think(Thinking),
+    /// Until a moment of the recorder's clock: no request, and no work of a program that the trace
+    /// shows, decides when a request is sent. No change makes this time shorter or longer.
+    Clock(RecordedClock),
+}
+
+/// The key of the recorded clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordedClock {
+    /// The only one.
+    Clock,
 }
 
 /// The key of think time.
@@ -30,6 +41,7 @@ impl Spent {
         match self {
             Spent::On(role) => role.key(),
             Spent::Think(_) => "think",
+            Spent::Clock(_) => "clock",
         }
     }
 }
@@ -55,16 +67,19 @@ pub fn spent(plan: &Plan, played: &Played, from: u64, last: usize) -> BTreeMap<S
         let cause = plan.after(step).iter().max_by_key(|after| {
             (played.times[after.step].1 + after.think, std::cmp::Reverse(after.step))
         });
-        let waited = cause.map(|after| (after.step, played.times[after.step].1));
-        match waited.filter(|(_, done)| *done >= from) {
-            Some((before, done)) => {
-                add(Spent::Think(Thinking::Think), (done, issued));
-                step = before;
-            }
-            None => {
-                add(Spent::Think(Thinking::Think), (from, issued));
-                return spent;
-            }
+        let (done, ready) = cause.map_or((from, 0), |after| {
+            let done = played.times[after.step].1;
+            (done, done + after.think)
+        });
+        let is_pinned = plan.step(step).not_before > ready;
+        let until = match is_pinned {
+            true => Spent::Clock(RecordedClock::Clock),
+            false => Spent::Think(Thinking::Think),
+        };
+        add(until, (done, issued));
+        match cause.filter(|_| done >= from) {
+            Some(after) => step = after.step,
+            None => return spent,
         }
     }
 }

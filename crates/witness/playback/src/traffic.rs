@@ -102,7 +102,8 @@ pub struct SeenTraffic {
     pub completed: u64,
     /// The role.
     pub role: Role,
-    /// The transaction to which it belongs, for a write to a journal.
+    /// The transaction to which it belongs, for a write to a journal; for a checkpoint the last
+    /// one whose blocks it writes.
     pub transaction: Option<u64>,
     /// The copies that it writes into the journal.
     pub copies: Vec<Logged>,
@@ -235,7 +236,10 @@ impl SeenTrace {
             issued,
             completed,
             role: role_of(r.op, rows),
-            transaction: rows.iter().find_map(|row| row.transaction),
+            transaction: rows
+                .iter()
+                .find_map(|row| row.transaction)
+                .or_else(|| rows.iter().filter_map(|row| row.completes).max()),
             copies: copies(number, r.offset, rows),
             checkpoint: r.op == RequestOp::Write && rows.iter().any(|row| row.completes.is_some()),
             text: text.map(|text| String::from_utf8_lossy(text).into()),
