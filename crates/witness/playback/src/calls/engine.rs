@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ordo_block::BlockError;
-use ordo_runtime::sync::{Mutex, buffer_unordered};
+use ordo_runtime::sync::{Mutex, Notify, buffer_unordered};
 use ordo_runtime::{Duration, LocalFuture, Runtime, Time};
 use ordo_trace::RequestOp;
 
 use super::facts::{SLEEP, TraceFacts};
 use super::jbd2::{CommitSignals, Transactions};
 use super::log::Log;
+use super::order::StepsDone;
 use super::pace::Pace;
 use super::{CallClient, CallPlan, ClientAct, CommitOrder, ContentsPolicy};
 use crate::play::{DiskAtPlay, PlayStage};
@@ -96,6 +97,9 @@ pub(super) struct Engine {
     /// For each file the first byte and the end of what was written in order and not sent.
     in_order: RefCell<BTreeMap<u64, (u64, u64)>>,
     pub(super) changes: Cell<u64>,
+    /// The number of steps that each client has done, and the signal that it has grown.
+    done: RefCell<Vec<usize>>,
+    progress: Notify,
     /// Whether all clients have ended.
     over: Cell<bool>,
     /// The end of the last request during which processors slept.
@@ -134,6 +138,8 @@ pub fn play_calls(
         pace: Pace::new(facts.log.own),
         in_order: RefCell::default(),
         changes: Cell::new(0),
+        done: RefCell::default(),
+        progress: Notify::new("the steps of another client", 0),
         over: Cell::new(false),
         slept: Cell::new(0),
         jbd2: Transactions::default(),
@@ -165,15 +171,23 @@ impl Engine {
 
     async fn run(self: &Rc<Self>, clients: Vec<CallClient>, shift: i64) {
         self.start_timers();
+        *self.done.borrow_mut() = vec![0; clients.len()];
         let tasks: Vec<_> = clients
             .into_iter()
-            .map(|client| {
+            .enumerate()
+            .map(|(index, client)| {
                 let engine = self.clone();
                 let began = client.began.saturating_add_signed(shift);
                 self.runtime.spawn("a client", async move {
-                    engine.runtime.sleep_until(Time::from_nanos(began)).await;
+                    match client.after {
+                        Some((others, think)) => {
+                            engine.others(others).await;
+                            engine.pause(think).await;
+                        }
+                        None => engine.runtime.sleep_until(Time::from_nanos(began)).await,
+                    }
                     let begin = engine.now();
-                    engine.client(&client).await;
+                    engine.client(index, &client).await;
                     (client.process, begin, engine.now())
                 })
             })
@@ -196,7 +210,7 @@ impl Engine {
             self.runtime.spawn_daemon("commits at intervals", async move {
                 while !engine.over.get() {
                     engine.runtime.sleep(Duration::from_nanos(every.max(1))).await;
-                    if engine.changes.get() > 0 && engine.facts.policy.is_as_jbd2() {
+                    if engine.changes.get() > 0 && engine.facts.policy.jbd2 {
                         engine.committed_open().await;
                     } else if engine.changes.get() > 0 {
                         engine.commit(None, false).await;
@@ -222,7 +236,7 @@ impl Engine {
             self.runtime
                 .spawn_daemon("contents that would be late", async move { engine.relieve().await });
         }
-        if self.facts.policy.is_as_jbd2() {
+        if self.facts.policy.jbd2 {
             self.runtime.spawn_daemon("jbd2", self.clone().commit_as_jbd2());
         }
         let engine = self.clone();
@@ -254,12 +268,22 @@ impl Engine {
         self.pause(ns + scatter - less).await;
     }
 
-    async fn client(self: &Rc<Self>, client: &CallClient) {
+    /// Waits until another client has done its steps.
+    async fn others(&self, wanted: StepsDone) {
+        while self.done.borrow()[wanted.client] < wanted.steps {
+            self.progress.notified().await;
+        }
+    }
+
+    async fn client(self: &Rc<Self>, index: usize, client: &CallClient) {
         for step in &client.steps {
+            if let Some(others) = step.after {
+                self.others(others).await;
+            }
             self.pause(step.think).await;
             match step.act {
                 ClientAct::Write { file, offset, len } => {
-                    let is_as_jbd2 = self.facts.policy.is_as_jbd2();
+                    let is_as_jbd2 = self.facts.policy.jbd2;
                     self.pause(if is_as_jbd2 { step.alone } else { step.busy }).await;
                     self.pace.wait().await;
                     if is_as_jbd2 {
@@ -270,7 +294,7 @@ impl Engine {
                 }
                 ClientAct::Sync { file } => {
                     let began = self.now();
-                    if !self.facts.policy.is_as_jbd2() {
+                    if !self.facts.policy.jbd2 {
                         self.pause(step.busy).await;
                     }
                     self.sync(Some(file)).await;
@@ -284,6 +308,8 @@ impl Engine {
                     self.write_back(|_| true).await;
                 }
             }
+            self.done.borrow_mut()[index] += 1;
+            self.progress.notify_all();
         }
     }
 
@@ -346,7 +372,7 @@ impl Engine {
 
     async fn sync(&self, file: Option<u64>) {
         let policy = self.facts.policy;
-        if policy.is_as_jbd2() {
+        if policy.jbd2 {
             return self.sync_as_jbd2(file).await;
         }
         if !policy.serial {
@@ -421,7 +447,16 @@ impl Engine {
         keys.into_iter().filter_map(|key| Some((key, dirty.remove(&key)?))).collect()
     }
 
-    fn is_sequential(&self, contents: &[((u64, u64), DirtyUnit)]) -> bool {
+    /// The dirty blocks that are not in the log, of a file or of all.
+    pub(super) fn unlogged(&self, file: Option<u64>) -> Vec<((u64, u64), DirtyUnit)> {
+        let dirty = self.dirty.borrow();
+        let wanted = dirty
+            .iter()
+            .filter(|(key, unit)| file.is_none_or(|file| key.0 == file) && !unit.logged);
+        wanted.map(|(key, unit)| (*key, unit.clone())).collect()
+    }
+
+    pub(super) fn is_sequential(&self, contents: &[((u64, u64), DirtyUnit)]) -> bool {
         let runs = self.runs(contents);
         let bytes: u64 = runs.iter().map(|run| run.1).sum();
         runs.is_empty() || bytes / runs.len() as u64 >= SEQUENTIAL

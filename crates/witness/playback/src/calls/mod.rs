@@ -7,7 +7,7 @@
 //! write makes blocks dirty; an fsync commits, by policies that the trace shows ([`facts`]) or that
 //! a change sets ([`JournalPolicy`]). The requests that follow go to the disk models.
 //!
-//! - [`CallPlan`]: the clients and their calls.
+//! - [`CallPlan`]: the clients and their calls; [`order`]: the calls of others that they waited for.
 //! - [`facts`]: places of blocks, bytes of log, and the policies, from the requests of the trace.
 //! - [`JournalPolicy`]: the policies, and the changes of them.
 //! - [`engine`]: the playback; `jbd2.rs` has the fsync of ext3 and ext4, which commits by a task of
@@ -17,12 +17,14 @@ use std::collections::BTreeMap;
 
 use ordo_annotate::calls::StoredCall;
 
+use self::order::{Order, SeenCall, StepsDone, Waited};
 use crate::traffic::SeenTraffic;
 
 pub mod engine;
 pub mod facts;
 mod jbd2;
 mod log;
+pub mod order;
 mod pace;
 mod policy;
 
@@ -55,8 +57,10 @@ pub enum ClientAct {
 /// One step of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientStep {
-    /// Nanoseconds between the end of the step before and the beginning of this one: the client's
-    /// own time, and calls that wait for no request.
+    /// The steps of another client after which it begins.
+    pub after: Option<StepsDone>,
+    /// Nanoseconds between the end of the step before, or of those of the other client, and the
+    /// beginning of this one: the client's own time, and calls that wait for no request.
     pub think: u64,
     /// Nanoseconds within the call in which no request was under way, if it waited for any;
     /// otherwise all of them. A call may wait for a request of another file, or for another caller
@@ -76,6 +80,9 @@ pub struct CallClient {
     pub process: u64,
     /// The time of its first call, in nanoseconds on the trace's clock.
     pub began: u64,
+    /// The steps of another client after which it begins, and the nanoseconds in between. `None`:
+    /// no call had ended before its first one, so that it begins at its recorded time.
+    pub after: Option<(StepsDone, u64)>,
     /// Its steps.
     pub steps: Vec<ClientStep>,
 }
@@ -162,25 +169,41 @@ impl CallPlan {
         let mut files = FileNumbers { paths: BTreeMap::new() };
         let mut clients: BTreeMap<u64, (CallClient, u64)> = BTreeMap::new();
         let mut waited = 0;
-        for call in calls {
-            let (acts, left_out) = acts(call, &mut files);
-            if let Some(why) = left_out {
-                *plan.left_out.entry(why).or_insert(0) += 1;
-            }
+        let acts: Vec<Vec<ClientAct>> = calls
+            .iter()
+            .map(|call| {
+                let (acts, left_out) = acts(call, &mut files);
+                if let Some(why) = left_out {
+                    *plan.left_out.entry(why).or_insert(0) += 1;
+                }
+                acts
+            })
+            .collect();
+        let order = Order::new(&seen_calls(calls, &acts));
+        let mut waits: Vec<(u64, usize, Waited)> = Vec::new();
+        for (call, acts) in calls.iter().zip(&acts) {
             let new = || {
                 let (process, began) = (call.process, call.began);
-                (CallClient { process, began, steps: Vec::new() }, call.began)
+                let (after, steps) = (None, Vec::new());
+                (CallClient { process, began, after, steps }, call.began)
             };
             let (client, ended) = clients.entry(call.process).or_insert_with(new);
             let took = call.ended - call.began;
             let alone = took - requests.within(call.began, call.ended);
             waited += usize::from(!call.waits.is_empty());
+            let other = (!acts.is_empty() && call.began > *ended)
+                .then(|| order.within(call.process, (*ended, call.began)))
+                .flatten();
+            if let Some(other) = other {
+                waits.push((call.process, client.steps.len(), other));
+                *ended = other.2.max(*ended);
+            }
             for (n, act) in acts.iter().enumerate() {
                 let think = if n == 0 { call.began.saturating_sub(*ended) } else { 0 };
                 let is_last = n + 1 == acts.len();
                 let busy = if call.waits.is_empty() { took } else { alone };
                 let (busy, alone) = if is_last { (busy, alone) } else { (0, 0) };
-                client.steps.push(ClientStep { think, busy, alone, act: *act });
+                client.steps.push(ClientStep { after: None, think, busy, alone, act: *act });
                 *ended = call.ended.max(*ended);
                 let is_sync = !matches!(act, ClientAct::Write { .. });
                 plan.syncs += usize::from(is_sync);
@@ -189,6 +212,7 @@ impl CallPlan {
         }
         plan.clients = clients.into_values().map(|(client, _)| client).collect();
         plan.clients.retain(|client| !client.steps.is_empty());
+        plan.wait(&order, waits);
         if waited == 0 {
             return Err(apart(calls, requests.bounds()));
         }
@@ -198,6 +222,36 @@ impl CallPlan {
         plan.bounds = span(calls).unwrap_or((0, 0));
         Ok(plan)
     }
+}
+
+impl CallPlan {
+    /// Puts the waits for other clients into the plan: where each client begins, and those of steps,
+    /// each with its process and index.
+    fn wait(&mut self, order: &Order, waits: Vec<(u64, usize, Waited)>) {
+        let indices: BTreeMap<u64, usize> =
+            self.clients.iter().enumerate().map(|(n, client)| (client.process, n)).collect();
+        let done = |process: u64, steps: usize| StepsDone { client: indices[&process], steps };
+        for client in &mut self.clients {
+            let start = order.start(client.began);
+            client.after =
+                start.map(|(process, steps, ended)| (done(process, steps), client.began - ended));
+        }
+        for (process, step, (other, steps, _)) in waits {
+            self.clients[indices[&process]].steps[step].after = Some(done(other, steps));
+        }
+    }
+}
+
+/// The times of calls, with the steps that each one has.
+fn seen_calls(calls: &[StoredCall], acts: &[Vec<ClientAct>]) -> Vec<SeenCall> {
+    let mut steps: BTreeMap<u64, usize> = BTreeMap::new();
+    let seen = |(call, acts): (&StoredCall, &Vec<ClientAct>)| {
+        let (process, began, ended) = (call.process, call.began, call.ended);
+        let steps = steps.entry(process).or_insert(0);
+        *steps += acts.len();
+        SeenCall { process, began, ended, steps: *steps, is_step: !acts.is_empty() }
+    };
+    calls.iter().zip(acts).map(seen).collect()
 }
 
 /// The calls that begin and end between two moments, in nanoseconds on the trace's clock.
@@ -389,9 +443,9 @@ mod tests {
         assert_eq!((plan.clients.len(), plan.syncs, plan.bounds), (1, 4, (0, 360)));
         let write = ClientAct::Write { file: 7, offset: 4096, len: 4096 };
         let (first, sync) = (plan.clients[0].steps[0], plan.clients[0].steps[1]);
-        assert_eq!(first, ClientStep { think: 0, busy: 5, alone: 5, act: write });
+        assert_eq!(first, ClientStep { after: None, think: 0, busy: 5, alone: 5, act: write });
         let act = ClientAct::Sync { file: 7 };
-        assert_eq!(sync, ClientStep { think: 2, busy: 8, alone: 8, act });
+        assert_eq!(sync, ClientStep { after: None, think: 2, busy: 8, alone: 8, act });
         assert_eq!(plan.clients[0].steps[2].think, 40);
     }
 
