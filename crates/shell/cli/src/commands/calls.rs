@@ -1,6 +1,6 @@
 //! System calls recorded beside a trace, with strace(1).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -12,12 +12,20 @@ use ordo_report::table::{Align, Table};
 use ordo_trace::Trace;
 use ordo_trace::strace::{READS, TRACED, parse};
 
+/// The clock of the calls.
+#[derive(Debug)]
+enum CallClock {
+    /// This machine's: one moment on two of its clocks.
+    Host(Instant, SystemTime),
+    /// A guest's, which is the trace's.
+    Guest,
+}
+
 /// A recording of system calls under way.
 #[derive(Debug)]
 pub(super) struct Calls {
-    log: tempfile::NamedTempFile,
-    /// One moment on two clocks.
-    clocks: (Instant, SystemTime),
+    folder: tempfile::TempDir,
+    clock: CallClock,
 }
 
 impl Calls {
@@ -26,8 +34,29 @@ impl Calls {
     /// # Errors
     /// There is no space for a temporary file.
     pub(super) fn new() -> Result<Calls> {
-        let log = tempfile::NamedTempFile::new().context("a file for the system calls")?;
-        Ok(Calls { log, clocks: (Instant::now(), SystemTime::now()) })
+        Calls::by(CallClock::Host(Instant::now(), SystemTime::now()))
+    }
+
+    /// Begins a recording in a guest, which may write to its [`folder`](Self::folder).
+    ///
+    /// # Errors
+    /// There is no space for a temporary file.
+    pub(super) fn in_guest() -> Result<Calls> {
+        Calls::by(CallClock::Guest)
+    }
+
+    fn by(clock: CallClock) -> Result<Calls> {
+        let folder = tempfile::Builder::new().prefix("ordo-calls-").tempdir();
+        Ok(Calls { folder: folder.context("a folder for the system calls")?, clock })
+    }
+
+    /// The folder of what strace writes.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("strace")
     }
 
     /// The command line that runs `command` and records its calls.
@@ -38,7 +67,7 @@ impl Calls {
         all.extend(["--absolute-timestamps=unix,ns", "--syscall-times=ns"].map(str::to_owned));
         all.extend(["-e".to_owned(), "signal=none".to_owned(), "-e".to_owned()]);
         all.push(format!("trace={TRACED},{READS}"));
-        all.extend(["-o".to_owned(), self.log.path().to_string_lossy().into_owned()]);
+        all.extend(["-o".to_owned(), self.log().to_string_lossy().into_owned()]);
         all.push("--".to_owned());
         all.extend(command.iter().cloned());
         all
@@ -55,12 +84,16 @@ impl Calls {
         recording: &Recording,
         rows: &[BlockRow],
     ) -> Result<Vec<StoredCall>> {
-        let text = std::fs::read(self.log.path()).context("reading the system calls")?;
-        let (instant, time) = recording.clock;
-        let (then, wall) = self.clocks;
-        let ago = instant.saturating_duration_since(then).as_nanos() as i64;
-        let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
-        let shift = time.as_nanos() as i64 - ago - wall;
+        let text = std::fs::read(self.log()).context("reading the system calls")?;
+        let shift = match self.clock {
+            CallClock::Host(then, wall) => {
+                let (instant, time) = recording.clock;
+                let ago = instant.saturating_duration_since(then).as_nanos() as i64;
+                let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
+                time.as_nanos() as i64 - ago - wall
+            }
+            CallClock::Guest => -ordo_runtime::VIRTUAL_EPOCH * 1_000_000_000,
+        };
         let text = String::from_utf8_lossy(&text);
         let mut calls = stored(&text, dir, |_| shift);
         find_inodes(&mut calls, rows);

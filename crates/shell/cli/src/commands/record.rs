@@ -444,7 +444,6 @@ pub fn run(args: &Run) -> Result<ExitCode> {
 /// Records a run in a guest kernel, in virtual time.
 fn run_in_guest(args: &Run, kernel: Kernel) -> Result<ExitCode> {
     let unfit = [
-        (args.calls, "--calls, which needs strace beside the command"),
         (args.how.is_in_parts(), "--rotate and --sample, which are for devices in use"),
         (args.how.counters.is_some(), "--counters, which is for devices in use"),
     ];
@@ -457,10 +456,15 @@ fn run_in_guest(args: &Run, kernel: Kernel) -> Result<ExitCode> {
     let mut setup = args.how.setup(Transport::Memory(system.bytes));
     setup.keep_start = args.start.is_some();
     let release = kernel.release().to_owned();
+    let calls = if args.calls { Some(Calls::in_guest()?) } else { None };
+    let command = calls.as_ref().map_or_else(|| args.command.clone(), |c| c.around(&args.command));
     let words: Vec<std::ffi::OsString> = args.command.iter().map(Into::into).collect();
     let mut guest = args.guest.setup(kernel, &signals, &words)?;
+    guest.shared.extend(calls.as_ref().map(|calls| calls.folder().to_owned()));
     guest.is_rotational = args.how.disk.is_none_or(Model::is_rotational);
     let mounted = GuestMount::new(&system, args.how.wanted(), setup, guest)?;
+    let dir = mounted.dir().to_owned();
+    let words = command.into_iter().map(Into::into).collect();
     let status = guest::carry_out(&mounted, &signals, words);
     guest::tell_time(&release, mounted.seconds(), args.guest.seed);
     let (recording, seen) = match mounted.finish() {
@@ -469,7 +473,11 @@ fn run_in_guest(args: &Run, kernel: Kernel) -> Result<ExitCode> {
         Err(error) => return Err(status.err().unwrap_or(error.into())),
     };
     args.keep_start(&recording)?;
-    args.how.report(&recording, seen.as_ref(), &[])?;
+    let calls = match (&calls, &seen) {
+        (Some(calls), Some(seen)) => calls.finish(&dir, &recording, &seen.rows)?,
+        _ => Vec::new(),
+    };
+    args.how.report(&recording, seen.as_ref(), &calls)?;
     status
 }
 

@@ -13,7 +13,9 @@ use clap::Args;
 use ordo_block::model::Model;
 use ordo_playback::calls::{CommitOrder, ContentsPolicy, JournalPolicy};
 use ordo_playback::change::{self, PlanChange};
-use ordo_playback::predict::{Input, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window};
+use ordo_playback::predict::{
+    Input, PredictError, PredictPhase, PredictedOutcome, Predictor, Unchanged, Window,
+};
 use ordo_playback::real::Real;
 use ordo_report::number;
 use ordo_report::progress::Progress;
@@ -35,7 +37,8 @@ waited for are complete, and the recorded think time has passed. The unchanged t
 if it is larger than --bound, nothing is predicted. Several changes are predicted one by one and all together.
 Semantic trace playback: 'Analysis and Evolution of Journaling File Systems' (2005), sections 2.2 and 3.3.
 
-Time is measured between two marks, which the command writes to $ORDO_MARK, or over the whole trace.
+Time is measured over the recorded command, whose begin and end trace run marks, or between two
+marks that it writes to $ORDO_MARK (--from, --until).
 
 Examples:
   ordo trace run --fs ext3 --disk viking -o a.trace -- sh -c 'for i in 1 2 3; do date > f; sync f; done'
@@ -139,6 +142,8 @@ struct Printed {
     calls_left_out: BTreeMap<&'static str, u64>,
     /// The reason why there are no rows.
     refused: Option<String>,
+    /// Changes that mean nothing by themselves, with the reasons: they are in the last row alone.
+    only_together: Vec<String>,
     unchanged: First,
     /// The unchanged playback of the calls, if some rows alone are of calls.
     unchanged_calls: Option<First>,
@@ -258,15 +263,11 @@ fn predict(
     let alone = changes.iter().map(std::slice::from_ref).filter(|_| changes.len() > 1);
     let all = Some(&changes[..]).filter(|all| !all.is_empty());
     let sets: Vec<&[PlanChange]> = alone.chain(all).collect();
+    let mut only_together = Vec::new();
     let outcomes = match &args.device {
         _ if far => Vec::new(),
         Some(path) => on_device(args, path, &ways, input.bytes, sets)?,
-        None => {
-            let named = |set: &[PlanChange]| -> Result<PredictedSet> {
-                Ok((change::name(set), ways.method(set), ways.changed(set)?))
-            };
-            sets.into_iter().map(named).collect::<Result<_>>()?
-        }
+        None => in_virtual_time(&ways, &sets, &mut only_together)?,
     };
     let by_calls = ways.method(&changes) == Method::Calls;
     let made = args.made.iter().map(|path| source::seconds(path, window, by_calls));
@@ -280,6 +281,7 @@ fn predict(
         played_on: args.device.as_ref().map(|path| path.display().to_string()),
         bound: args.bound,
         refused,
+        only_together,
         calls_refused: ways.why_not_calls().filter(|_| !input.calls.is_empty()).cloned(),
         ..print((input.disk, input.system), &ways, &outcomes, &made)
     };
@@ -291,14 +293,48 @@ fn predict(
     Ok((text, if far { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
 }
 
-/// The reason why nothing is predicted, if the unchanged playback is too far off.
+/// Plays sets of changes in virtual time, the last of which has all of them. A change that means
+/// nothing without the others is put into `only_together`, with the reason.
+fn in_virtual_time(
+    ways: &Ways<'_>,
+    sets: &[&[PlanChange]],
+    only_together: &mut Vec<String>,
+) -> Result<Vec<PredictedSet>> {
+    let mut outcomes = Vec::new();
+    for (n, set) in sets.iter().enumerate() {
+        match ways.changed(set) {
+            Ok(outcome) => outcomes.push((change::name(set), ways.method(set), outcome)),
+            Err(error) => match error.downcast_ref() {
+                Some(PredictError::Refused(refused)) if n + 1 < sets.len() => {
+                    only_together.push(refused.to_string());
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The largest part of the time that the recorder's clock may decide.
+const CLOCK_MOST: f64 = 0.1;
+
+/// The reason why nothing is predicted, if the unchanged playback is too far off, or agrees with
+/// the trace because it is bound to the trace's clock.
 fn refused(args: &WhatIf, unchanged: &Unchanged, disk: Option<&'static Model>) -> Option<String> {
-    (unchanged.error.abs() > args.bound).then(|| {
-        format!(
+    let percent = |part: f64| part * 100.0;
+    if unchanged.error.abs() > args.bound {
+        return Some(format!(
             "playback of the unchanged trace is {:+.1} % off, more than --bound {:.1} %: its time depends on something that is not in the trace, or it was not recorded on {}",
-            unchanged.error * 100.0,
-            args.bound * 100.0,
+            percent(unchanged.error),
+            percent(args.bound),
             disk.map_or("this disk", |model| model.name)
+        ));
+    }
+    (unchanged.clock_share() > CLOCK_MOST).then(|| {
+        format!(
+            "the recorded clock decides {:.1} % of the time, more than {:.0} %: requests began at moments that no request and no work of the program explains, and a playback cannot move them. Measure the part that programs wait for (--from, --until), or record with --calls",
+            percent(unchanged.clock_share()),
+            percent(CLOCK_MOST)
         )
     })
 }
@@ -391,6 +427,7 @@ fn print(
         journal_bytes: None,
         bound: 0.0,
         refused: None,
+        only_together: Vec::new(),
         method: usual,
         calls_refused: None,
         policy: world.map(|world| policy(&world.policy())),
@@ -478,6 +515,9 @@ fn notes(printed: &Printed) -> String {
     }
     if let Some(refused) = &printed.refused {
         text.push_str(&format!("No prediction: {refused}.\n"));
+    }
+    for why in &printed.only_together {
+        text.push_str(&format!("Not by itself: {why}.\n"));
     }
     match (&printed.policy, printed.method) {
         (Some(policy), Method::Calls) => {

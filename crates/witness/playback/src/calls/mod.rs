@@ -7,7 +7,8 @@
 //! write makes blocks dirty; an fsync commits, by policies that the trace shows ([`facts`]) or that
 //! a change sets ([`JournalPolicy`]). The requests that follow go to the disk models.
 //!
-//! - [`CallPlan`]: the clients and their calls; [`order`]: the calls of others that they waited for.
+//! - [`CallPlan`]: the clients and their calls; [`order`]: the calls of others that they waited
+//!   for.
 //! - [`facts`]: places of blocks, bytes of log, and the policies, from the requests of the trace.
 //! - [`JournalPolicy`]: the policies, and the changes of them.
 //! - [`engine`]: the playback; `jbd2.rs` has the fsync of ext3 and ext4, which commits by a task of
@@ -225,8 +226,8 @@ impl CallPlan {
 }
 
 impl CallPlan {
-    /// Puts the waits for other clients into the plan: where each client begins, and those of steps,
-    /// each with its process and index.
+    /// Puts the waits for other clients into the plan: where each client begins, and those of
+    /// steps, each with its process and index.
     fn wait(&mut self, order: &Order, waits: Vec<(u64, usize, Waited)>) {
         let indices: BTreeMap<u64, usize> =
             self.clients.iter().enumerate().map(|(n, client)| (client.process, n)).collect();

@@ -1,4 +1,4 @@
-//! What clients waited for beside requests: other clients. Traces of calls have neither processes
+//! The waits of clients for each other. Traces of calls have neither processes
 //! that start and end nor pipes and sockets, but their times show most of it:
 //!
 //! - A client begins when the call has ended that ended last before its first one. Whoever started
@@ -50,7 +50,7 @@ pub(super) struct Order {
     /// The steps' calls in order of their ends.
     ends: Vec<SeenCall>,
     /// For each process the begin and the end of its calls, and the number of its steps.
-    lives: BTreeMap<u64, (u64, u64, usize)>,
+    spans: BTreeMap<u64, (u64, u64, usize)>,
     /// The processes that have steps, in order of their ends.
     by_end: Vec<u64>,
     /// Processes whose pauses end right after a call of another one.
@@ -59,16 +59,16 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn new(calls: &[SeenCall]) -> Order {
-        let mut lives: BTreeMap<u64, (u64, u64, usize)> = BTreeMap::new();
+        let mut spans: BTreeMap<u64, (u64, u64, usize)> = BTreeMap::new();
         for call in calls {
-            let life = lives.entry(call.process).or_insert((call.began, call.ended, 0));
-            *life = (life.0.min(call.began), life.1.max(call.ended), life.2.max(call.steps));
+            let span = spans.entry(call.process).or_insert((call.began, call.ended, 0));
+            *span = (span.0.min(call.began), span.1.max(call.ended), span.2.max(call.steps));
         }
         let mut ends: Vec<SeenCall> = calls.iter().filter(|call| call.is_step).copied().collect();
         ends.sort_by_key(|call| (call.ended, call.process));
-        let mut by_end: Vec<u64> = lives.keys().copied().filter(|p| lives[p].2 > 0).collect();
-        by_end.sort_by_key(|process| (lives[process].1, *process));
-        let mut order = Order { ends, lives, by_end, asking: BTreeMap::new() };
+        let mut by_end: Vec<u64> = spans.keys().copied().filter(|p| spans[p].2 > 0).collect();
+        by_end.sort_by_key(|process| (spans[process].1, *process));
+        let mut order = Order { ends, spans, by_end, asking: BTreeMap::new() };
         order.asking = order.asking(calls);
         order
     }
@@ -82,12 +82,12 @@ impl Order {
 
     /// The other client for which a process waited in its pause from `from` to `to`.
     pub(super) fn within(&self, process: u64, (from, to): (u64, u64)) -> Option<Waited> {
-        let behind = self.by_end.partition_point(|other| self.lives[other].1 <= to);
+        let behind = self.by_end.partition_point(|other| self.spans[other].1 <= to);
         let ended = self.by_end[..behind].iter().rev();
-        let mut recent = ended.take_while(|other| self.lives[other].1 > from);
-        let child = recent.find(|other| **other != process && self.lives[other].0 >= from);
+        let mut recent = ended.take_while(|other| self.spans[other].1 > from);
+        let child = recent.find(|other| **other != process && self.spans[other].0 >= from);
         if let Some(child) = child {
-            let (_, end, steps) = self.lives[child];
+            let (_, end, steps) = self.spans[child];
             return Some((*child, steps, end));
         }
         let asked = self.asking.get(&process)?;
@@ -140,8 +140,8 @@ mod tests {
         times.iter().map(call).collect()
     }
 
-    /// A shell writes, its command syncs, it writes again; a second command begins after that. Would
-    /// catch commands that begin at recorded times, as if no disk had made the shell wait.
+    /// A shell writes, its command syncs, it writes again; a second command begins after that.
+    /// Would catch commands that begin at recorded times, as if no disk had made the shell wait.
     #[test]
     fn a_shell_waits_for_its_commands() {
         let order =

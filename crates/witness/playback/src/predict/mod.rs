@@ -14,7 +14,7 @@ use ordo_trace::{COMMAND_BEGINS, COMMAND_ENDS, RequestContents};
 
 use crate::calls::CallsError;
 use crate::change::{self, PlanChange, Refused, World};
-use crate::path::{self, Spent};
+use crate::path::{self, RecordedClock, Spent};
 use crate::plan::Plan;
 use crate::play::{PlayDisk, PlayError, PlayStage, Played, play};
 use crate::real::{Real, RealError};
@@ -114,6 +114,15 @@ pub struct Unchanged {
     pub predicted: PredictedOutcome,
     /// `predicted / measured - 1`; zero if nothing was measured.
     pub error: f64,
+}
+
+impl Unchanged {
+    /// The part of the time that the recorder's clock decides. The playback repeats it whatever
+    /// the disks do, so that it passes any comparison with the trace, and no change shows in it.
+    pub fn clock_share(&self) -> f64 {
+        let spent = self.predicted.spent.get(&Spent::Clock(RecordedClock::Clock));
+        spent.copied().unwrap_or(0.0) / self.predicted.seconds.max(f64::MIN_POSITIVE)
+    }
 }
 
 /// The reason why nothing can be predicted.

@@ -42,6 +42,16 @@ const SOURCES_IN_TAR: &str = "mkdir src; i=0; while [ $i -lt 500 ]; do mkdir -p 
     head -c $((1000+i*13%9000)) /dev/urandom > src/d$((i%20))/f$i; i=$((i+1)); done; \
     tar cf a.tar src; rm -r src";
 
+/// Remarks on rows that surprise.
+const NOTES: &str = "\
+- Workloads run on Ordo's systems in process. Programs reach them through FUSE, where each call takes \
+a change of process and back: what that costs is most of the time of Ordo's rows of git and tar on \
+the faster disks, since nothing there waits for the disk.
+- ext2 of Linux 6.12 writes a directory's block and inode at each change of a name, and waits for both \
+(`fs/ext2/dir.c` calls `ext2_handle_dirsync` whether or not the mount asks for it).
+- An fsync of ffs-none and ffs-sync writes contents and then the inode's block, with a flush behind \
+each; soft updates and the journals flush once.";
+
 /// The `ordo` beside this program.
 fn ordo() -> PathBuf {
     std::env::current_exe().expect("this program").with_file_name("ordo")
@@ -93,6 +103,7 @@ pub fn measure(section: &mut Section) {
          What programs and the kernel's file systems compute costs nothing, so these are times of \
          disks and of calls ([compare.md](../compare.md)).",
     );
+    section.say(NOTES);
     let began = Instant::now();
     for work in &WORKS {
         section.line(format_args!("### {}\n", work.0));
