@@ -214,7 +214,10 @@ fn changes_without_a_meaning_are_refused(trace: &Path, folder: &Path) {
     assert!(errors.contains("ordered mode already"), "{errors}");
     let (code, _, errors) = run(&["--from", "nowhere"]);
     assert_ne!(code, 0);
-    assert!(errors.contains("no mark 'nowhere'; it has begin, end"), "{errors}");
+    assert!(
+        errors.contains("no mark 'nowhere'; it has ordo: the command begins, begin, end"),
+        "{errors}"
+    );
     let (code, _, errors) = run(&["--journal-at", "101%"]);
     assert_eq!(code, 2);
     assert!(errors.contains("0% to 100%"), "{errors}");

@@ -124,6 +124,10 @@ pub fn find_inodes(calls: &mut [StoredCall], rows: &[BlockRow]) {
     }
 }
 
+/// Nanoseconds after a call's end in which a request that it waited for may complete: strace notes
+/// the begin before it begins to measure how long the call takes.
+const LATE: u64 = 5_000;
+
 /// Finds the requests that each call waited for: writes and flushes under way while the call ran,
 /// and completed by its end, of its file's contents, of metadata and of the journal. A call about
 /// all files waits for every write.
@@ -151,7 +155,7 @@ pub fn find_waits(calls: &mut [StoredCall], trace: &Trace, rows: &[BlockRow]) {
             continue;
         }
         let from = done.partition_point(|(end, _)| *end <= call.began);
-        let to = done.partition_point(|(end, _)| *end <= call.ended);
+        let to = done.partition_point(|(end, _)| *end <= call.ended.saturating_add(LATE));
         let (inode, path, all) = (call.inode, call.path.as_deref(), call.waits_for_all());
         let is_its = |row: &BlockRow| match row.final_kind {
             _ if all => true,
@@ -165,8 +169,12 @@ pub fn find_waits(calls: &mut [StoredCall], trace: &Trace, rows: &[BlockRow]) {
             let flush = trace.requests()[*number as usize].op == RequestOp::Flush;
             flush || of_request(*number, rows).iter().any(is_its)
         });
-        let mut waits: Vec<u64> = waits.collect();
+        // One that was sent after the call's end is not its own.
+        let is_within = |n: &u64| trace.requests()[*n as usize].issued.as_nanos() < call.ended;
+        let mut waits: Vec<u64> = waits.filter(is_within).collect();
         waits.sort_unstable();
+        let ends = waits.iter().filter_map(|n| trace.requests()[*n as usize].end);
+        call.ended = ends.map(|end| end.at.as_nanos()).fold(call.ended, u64::max);
         let mut at = call.began;
         call.waits = waits.into_iter().map(|n| wait(n, &mut at, call.ended, trace, rows)).collect();
     }

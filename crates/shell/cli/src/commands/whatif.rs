@@ -145,8 +145,8 @@ struct Printed {
     /// Changes that mean nothing by themselves, with the reasons: they are in the last row alone.
     only_together: Vec<String>,
     unchanged: First,
-    /// The unchanged playback of the calls, if some rows alone are of calls.
-    unchanged_calls: Option<First>,
+    /// The unchanged playback of the other objects, if some rows are of these.
+    unchanged_other: Option<First>,
     rows: Vec<Row>,
 }
 
@@ -419,7 +419,7 @@ fn print(
     let usual = ways.usual();
     let by_calls = outcomes.iter().any(|(_, method, _)| *method == Method::Calls);
     let world = ways.world().filter(|_| by_calls || usual == Method::Calls);
-    let calls = ways.unchanged(Method::Calls);
+    let other = ways.other(outcomes.iter().map(|(_, method, _)| method));
     Printed {
         recorded_on: disk.map(|model| model.name),
         played_on: None,
@@ -433,7 +433,7 @@ fn print(
         policy: world.map(|world| policy(&world.policy())),
         calls_left_out: world.map(|world| world.plan.left_out.clone()).unwrap_or_default(),
         unchanged: First::of(ways.unchanged(usual)),
-        unchanged_calls: (by_calls && usual != Method::Calls).then(|| First::of(calls)),
+        unchanged_other: other.map(|other| First::of(ways.unchanged(other))),
         rows: rows.collect(),
     }
 }
@@ -485,15 +485,19 @@ fn predictions(printed: &Printed) -> Table {
     if printed.played_on.is_none() || first.measured_seconds.is_some() {
         unchanged("unchanged", first);
     }
-    if let Some(calls) = &printed.unchanged_calls {
-        unchanged("unchanged (calls)", calls);
+    let other = match printed.method {
+        Method::Calls => " (requests)",
+        Method::Requests => " (calls)",
+    };
+    if let Some(first) = &printed.unchanged_other {
+        unchanged(&format!("unchanged{other}"), first);
     }
     let real = printed.played_on.as_ref();
     for (n, row) in printed.rows.iter().enumerate() {
         let place = real.filter(|_| n == 0).map(|path| format!(", on {path}"));
-        let calls = if row.method == printed.method { "" } else { " (calls)" };
+        let of = if row.method == printed.method { "" } else { other };
         rows.row([
-            format!("{}{calls}{}", row.change, place.unwrap_or_default()),
+            format!("{}{of}{}", row.change, place.unwrap_or_default()),
             number::seconds(row.predicted_seconds),
             span(row.interval),
             format!("{:.3}", row.ratio),
@@ -521,7 +525,13 @@ fn notes(printed: &Printed) -> String {
     }
     match (&printed.policy, printed.method) {
         (Some(policy), Method::Calls) => {
-            text.push_str(&format!("\nThe programs' calls are played. The journal: {policy}.\n"));
+            let requests = match printed.unchanged_other {
+                Some(_) => ", and the requests for another disk or place: one client waits at a time",
+                None => "",
+            };
+            text.push_str(&format!(
+                "\nThe programs' calls are played{requests}. The journal: {policy}.\n"
+            ));
         }
         (Some(policy), Method::Requests) => text.push_str(&format!(
             "\nThe requests are played, and the programs' calls for changes that need them. The journal: {policy}.\n"

@@ -282,29 +282,29 @@ impl Engine {
             }
             self.pause(step.think).await;
             match step.act {
-                ClientAct::Write { file, offset, len } => {
+                ClientAct::Write { file, offset, len, grows } => {
                     let is_as_jbd2 = self.facts.policy.jbd2;
                     self.pause(if is_as_jbd2 { step.alone } else { step.busy }).await;
                     self.pace.wait().await;
                     if is_as_jbd2 {
-                        self.join_transaction(file).await;
+                        self.join_transaction(file, grows).await;
                     }
                     self.change(file, offset, len);
                     self.write_behind(file, offset, len);
                 }
-                ClientAct::Sync { file } => {
+                ClientAct::Sync { file, data } => {
                     let began = self.now();
                     if !self.facts.policy.jbd2 {
                         self.pause(step.busy).await;
                     }
-                    self.sync(Some(file)).await;
+                    self.sync(Some(file), data).await;
                     let took = self.now() - began;
                     let mut played = self.played.borrow_mut();
                     played.syncs = (played.syncs.0 + 1, played.syncs.1 + took);
                 }
                 ClientAct::SyncAll => {
                     self.pause(step.busy).await;
-                    self.sync(None).await;
+                    self.sync(None, false).await;
                     self.write_back(|_| true).await;
                 }
             }
@@ -370,10 +370,10 @@ impl Engine {
         let _ = buffer_unordered(usize::MAX, writes, |_, ()| Ok::<(), ()>(())).await;
     }
 
-    async fn sync(&self, file: Option<u64>) {
+    async fn sync(&self, file: Option<u64>, data: bool) {
         let policy = self.facts.policy;
         if policy.jbd2 {
-            return self.sync_as_jbd2(file).await;
+            return self.sync_as_jbd2(file, data || policy.data_syncs).await;
         }
         if !policy.serial {
             return self.commit(file, true).await;
@@ -411,7 +411,7 @@ impl Engine {
             true => self.log_contents(contents).await,
             false => place = self.runs(&contents),
         }
-        self.log.append(self.facts.log.of_commit);
+        self.log.append_commit(&self.facts.log);
         if policy.log_first {
             self.force_commit().await;
             self.place(&place).await;

@@ -8,9 +8,8 @@ use ordo_format::wafs::{SECTOR_MAGIC, SECTOR_MIN, SectorHead};
 use ordo_trace::{Flags, RequestContents, RequestOp};
 use rustc_hash::FxHashMap;
 
-use super::{
-    CallPlan, CallsError, ClientAct, CommitOrder, ContentsPolicy, JournalPolicy, UnderWay,
-};
+use super::gaps::{SyncGaps, sync_gaps};
+use super::{CallPlan, CallsError, ClientAct, CommitOrder, ContentsPolicy, JournalPolicy};
 use crate::journal::{JournalSpan, own_span};
 use crate::traffic::{FileBlocks, Role, SeenTraffic};
 
@@ -39,7 +38,7 @@ const TICK: u64 = 4_000_000;
 /// lets one poll for less. And the fewest own times behind such requests that show what waking up
 /// takes.
 pub(super) const SLEEP: u64 = 1_000_000;
-const WAKE_MIN: usize = 20;
+pub(super) const WAKE_MIN: usize = 20;
 /// Bytes of records for a commit below which they count as those of its changes.
 const SMALL: f64 = 1024.0;
 
@@ -77,22 +76,6 @@ impl LogFacts {
     }
 }
 
-/// The own time of an fsync that waits for one request after the other, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SyncGaps {
-    /// From its call to its first request.
-    pub enter: u64,
-    /// From the completion of a request to the issue of the next one.
-    pub between: u64,
-    /// From the completion of its last request to its return.
-    pub leave: u64,
-    /// The part of each own time of a program or of the file system that a processor needs to wake
-    /// up, if it has slept; 0 if most fsyncs of the trace wait too shortly for one to sleep.
-    pub wake: u64,
-    /// Each of these is as much more or less as chance has it, by at most so many thousandths.
-    pub scatter: u64,
-}
-
 /// The facts that a trace shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceFacts {
@@ -126,8 +109,8 @@ pub struct TraceFacts {
 }
 
 /// The requests that an fsync waited for, in the order of their issue.
-struct Waited<'a> {
-    seen: Vec<&'a SeenTraffic>,
+pub(super) struct Waited<'a> {
+    pub(super) seen: Vec<&'a SeenTraffic>,
 }
 
 impl Waited<'_> {
@@ -169,7 +152,7 @@ pub fn facts(
     let synced = plan.clients.iter().flat_map(|client| &client.steps);
     let synced: BTreeSet<u64> = synced
         .filter_map(|step| match step.act {
-            ClientAct::Sync { file } => Some(file),
+            ClientAct::Sync { file, .. } => Some(file),
             _ => None,
         })
         .collect();
@@ -293,82 +276,6 @@ fn write_behind(
     (lens.len() >= BEHIND_MIN).then(|| lens[lens.len() / 2])
 }
 
-/// The own times of the fsyncs of a trace: each with the time that the request before it took.
-#[derive(Default)]
-struct OwnTimes(Vec<(u64, u64)>);
-
-impl OwnTimes {
-    fn sorted(&self, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
-        let mut times: Vec<u64> =
-            self.0.iter().filter(|(_, after)| wanted(*after)).map(|(time, _)| *time).collect();
-        times.sort_unstable();
-        times
-    }
-
-    fn median(&self) -> u64 {
-        let times = self.sorted(|_| true);
-        times.get(times.len() / 2).copied().unwrap_or(0)
-    }
-
-    /// Half the width, in thousandths of the median, of the even distribution that has the first
-    /// and the ninth tenth of the times.
-    fn scatter(&self) -> u64 {
-        let times = self.sorted(|_| true);
-        let at = |tenths: usize| times.get(times.len() * tenths / 10).copied().unwrap_or(0);
-        ((at(9) - at(1)) * 5000 / 8 / at(5).max(1)).min(900)
-    }
-
-    /// The median behind requests during which processors sleep, without the time of those few that
-    /// found one awake.
-    fn wake(&self) -> Option<u64> {
-        let times = self.sorted(|after| after >= SLEEP);
-        (times.len() >= WAKE_MIN).then(|| times[times.len() / 2] - times[times.len() / 20])
-    }
-}
-
-/// The own times of the fsyncs of a trace; zero unless they are of ext3 or ext4.
-fn sync_gaps(
-    is_jbd2: bool,
-    (calls, waited): (&[StoredCall], &[Waited<'_>]),
-    (owners, seen): (&FxHashMap<u64, u64>, &[SeenTraffic]),
-) -> SyncGaps {
-    if !is_jbd2 {
-        return SyncGaps::default();
-    }
-    let [mut enter, mut between, mut leave] = [const { OwnTimes(Vec::new()) }; 3];
-    let flushes = UnderWay::new(seen.iter().filter(|s| s.role == Role::Flush));
-    let took = |one: &SeenTraffic| one.completed.saturating_sub(one.issued);
-    let calls = calls.iter().filter(|call| !call.waits.is_empty());
-    for (call, waited) in calls.zip(waited) {
-        let within = || waited.seen.iter().filter(|s| s.issued >= call.began);
-        let own = |s: &&&SeenTraffic| {
-            s.role == Role::Data && owners.get(&s.number).copied() == call.inode
-        };
-        let first = within().filter(own).map(|s| s.issued).min();
-        let first = first.filter(|first| flushes.within(call.began, *first) == 0);
-        enter.0.extend(first.map(|first| (first - call.began, 0)));
-        let ends = within().filter(|s| s.completed <= call.ended).max_by_key(|s| s.completed);
-        leave.0.extend(ends.map(|s| (call.ended - s.completed, took(s))));
-        let pairs = waited.seen.windows(2);
-        between.0.extend(
-            pairs.filter_map(|two| {
-                Some((two[1].issued.checked_sub(two[0].completed)?, took(two[0])))
-            }),
-        );
-    }
-    let sleeps = leave.sorted(|after| after >= SLEEP).len() * 2 > leave.0.len();
-    let wakes = [&between, &leave].into_iter().filter(|_| sleeps).filter_map(OwnTimes::wake);
-    let wakes: Vec<u64> = wakes.collect();
-    let seen_enough = enter.0.len() >= WAKE_MIN;
-    SyncGaps {
-        enter: if seen_enough { enter.median() } else { between.median() },
-        between: between.median(),
-        leave: leave.median(),
-        wake: wakes.iter().sum::<u64>() / wakes.len().max(1) as u64,
-        scatter: leave.scatter(),
-    }
-}
-
 /// The tick of the clock of inodes' times. Linux from 6.13 on has a finer one for a file whose
 /// times were looked at, and then no file gets an earlier one (`multigrain-ts`): then fsyncs within
 /// a tick commit too.
@@ -454,6 +361,7 @@ fn policy(waited: &[Waited<'_>], span: Option<JournalSpan>, own: bool) -> Journa
         fua: fua.most(),
         flush_after: flush_after.most(),
         differences: false,
+        data_syncs: false,
         every: None,
         group: None,
         log_bytes: span.filter(|span| span.whole).map(|span| span.len()),
@@ -595,6 +503,7 @@ fn own_range(contents: &dyn RequestContents, seen: &SeenTraffic) -> Option<OwnRa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::UnderWay;
 
     fn request(role: Role, (issued, completed): (u64, u64)) -> SeenTraffic {
         SeenTraffic {
@@ -611,21 +520,6 @@ mod tests {
             checkpoint: false,
             text: None,
         }
-    }
-
-    /// The cost of waking up is that of the times behind long requests alone, and needs enough of
-    /// them.
-    #[test]
-    fn waking_up_is_seen_behind_long_requests() {
-        let mut times = OwnTimes((0..40).map(|n| (100 + n, SLEEP)).collect());
-        assert_eq!((times.median(), times.wake()), (120, Some(18)));
-        // From 104 to 136: 16 of 1.6 halves around 120.
-        assert_eq!(times.scatter(), 32 * 5000 / 8 / 120);
-        times.0.extend((0..200).map(|_| (5, SLEEP - 1)));
-        assert_eq!(times.wake(), Some(18));
-        times.0.retain(|(time, _)| *time < 110);
-        assert_eq!(times.wake(), None);
-        assert_eq!((OwnTimes::default().median(), OwnTimes::default().scatter()), (0, 0));
     }
 
     /// Fsyncs of a file 1 ms apart, which the clock of 4 ms does not tell apart: where most wait

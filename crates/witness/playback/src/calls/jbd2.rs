@@ -29,6 +29,24 @@ use super::{CommitOrder, ContentsPolicy, JournalPolicy};
 /// The inodes of a block: 256 bytes each in 4 KB.
 const INODES: u64 = 16;
 
+/// An inode's part in transactions.
+#[derive(Clone, Copy, Default)]
+struct InodeState {
+    /// The tick of its time.
+    tick: u64,
+    /// The transaction that it joined last, and the last one that it joined with more than its
+    /// times changed; 0 for none.
+    joined: u64,
+    grown: u64,
+}
+
+impl InodeState {
+    /// The transaction that an fsync waits for, or an fdatasync.
+    fn wanted(self, data: bool) -> u64 {
+        if data { self.grown } else { self.joined }
+    }
+}
+
 /// The transactions of a journal of the kernel, numbered from 1.
 #[derive(Default)]
 pub(super) struct Transactions {
@@ -38,8 +56,7 @@ pub(super) struct Transactions {
     sealed: Cell<u64>,
     ended: Cell<u64>,
     asked: Cell<u64>,
-    /// For each file the tick of its inode's time, and the transaction that the inode joined last.
-    inodes: RefCell<BTreeMap<u64, (u64, u64)>>,
+    inodes: RefCell<BTreeMap<u64, InodeState>>,
     /// The blocks of inodes of the open transaction, and those that are being written to the log.
     open: RefCell<BTreeSet<u64>>,
     shadow: RefCell<BTreeSet<u64>>,
@@ -82,18 +99,19 @@ impl JournalPolicy {
 }
 
 impl Engine {
-    /// Lets a write change the inode of its file: it joins the open transaction.
-    pub(super) async fn join_transaction(&self, file: u64) {
+    /// Lets a write change the inode of its file: it joins the open transaction. `grows`: more than
+    /// its times changes.
+    pub(super) async fn join_transaction(&self, file: u64, grows: bool) {
         let tick = self.now() / self.facts.tick;
         let logged = self.facts.policy.contents == ContentsPolicy::Logged;
         let known = self.jbd2.inodes.borrow().get(&file).copied();
-        if logged || known.is_none_or(|(last, _)| last != tick) {
-            self.join(file).await;
+        if logged || grows || known.is_none_or(|inode| inode.tick != tick) {
+            self.join(file, logged || grows).await;
         }
     }
 
     /// Puts a file's inode into the open transaction.
-    async fn join(&self, file: u64) {
+    async fn join(&self, file: u64, grows: bool) {
         let block = file.saturating_sub(1) / INODES;
         if self.facts.policy.tangled {
             while self.jbd2.shadow.borrow().contains(&block) {
@@ -101,12 +119,15 @@ impl Engine {
             }
             self.jbd2.open.borrow_mut().insert(block);
         }
-        let tick = self.now() / self.facts.tick;
-        self.jbd2.inodes.borrow_mut().insert(file, (tick, self.jbd2.begun.get() + 1));
+        let joined = self.jbd2.begun.get() + 1;
+        let mut inodes = self.jbd2.inodes.borrow_mut();
+        let inode = inodes.entry(file).or_default();
+        inode.grown = if grows { joined } else { inode.grown };
+        (inode.tick, inode.joined) = (self.now() / self.facts.tick, joined);
     }
 
-    /// An fsync of a file; `None`: of everything.
-    pub(super) async fn sync_as_jbd2(&self, file: Option<u64>) {
+    /// An fsync of a file, or its fdatasync; `None`: of everything.
+    pub(super) async fn sync_as_jbd2(&self, file: Option<u64>, data: bool) {
         let policy = self.facts.policy;
         self.gap(self.facts.gaps.enter).await;
         let (in_place, logged) = self.contents_of_sync(file).await;
@@ -115,8 +136,8 @@ impl Engine {
             self.place(&in_place).await;
         }
         let mut is_flushed = match policy.tangled {
-            true => self.commit_together(file, &in_place, overlaps).await,
-            false => self.commit_alone(file, &in_place, overlaps).await,
+            true => self.commit_together((file, data), &in_place, overlaps).await,
+            false => self.commit_alone((file, data), &in_place, overlaps).await,
         };
         if logged && policy.home_at_sync {
             is_flushed = self.write_home(file).await;
@@ -138,7 +159,7 @@ impl Engine {
                     return (self.runs(&self.take(file)), false);
                 }
                 if let Some(file) = file {
-                    self.join(file).await;
+                    self.join(file, true).await;
                 }
                 (Vec::new(), true)
             }
@@ -152,13 +173,13 @@ impl Engine {
     /// changes of all. Returns whether its flush had the contents too.
     async fn commit_together(
         &self,
-        file: Option<u64>,
+        (file, data): (Option<u64>, bool),
         in_place: &[(u64, u64)],
         overlaps: bool,
     ) -> bool {
         let open = self.jbd2.begun.get() + 1;
-        let joined = file.map(|file| self.jbd2.inodes.borrow().get(&file).map_or(0, |it| it.1));
-        let joined = joined.unwrap_or(open);
+        let inode = |file| self.jbd2.inodes.borrow().get(&file).copied().unwrap_or_default();
+        let joined = file.map_or(open, |file| inode(file).wanted(data));
         let is_flushed = self.jbd2.sealed.get() < joined;
         if !overlaps {
             self.committed(joined).await;
@@ -178,14 +199,20 @@ impl Engine {
     /// Returns whether there was anything to commit, so that its flush had the contents too.
     async fn commit_alone(
         &self,
-        file: Option<u64>,
+        (file, data): (Option<u64>, bool),
         in_place: &[(u64, u64)],
         overlaps: bool,
     ) -> bool {
         let has_changed = {
             let mut inodes = self.jbd2.inodes.borrow_mut();
             let own = inodes.iter_mut().filter(|(of, _)| file.is_none_or(|file| **of == file));
-            own.fold(false, |any, (_, it)| std::mem::take(&mut it.1) > 0 || any)
+            own.fold(false, |any, (_, inode)| {
+                let has_changed = inode.wanted(data) > 0;
+                if has_changed {
+                    (inode.joined, inode.grown) = (0, 0);
+                }
+                any || has_changed
+            })
         };
         if !has_changed {
             if overlaps {
@@ -230,7 +257,7 @@ impl Engine {
             }
             ContentsPolicy::Ordered | ContentsPolicy::Writeback => {}
         }
-        self.log.append(self.facts.log.of_commit);
+        self.log.append_commit(&self.facts.log);
         self.force(false).await;
     }
 
@@ -276,7 +303,7 @@ impl Engine {
 
     /// Writes the commit block with its flushes.
     async fn write_commit_block(&self) {
-        let (policy, lag) = (self.facts.policy, self.facts.gaps.between);
+        let (policy, lag) = (self.facts.policy, self.facts.gaps.in_flush);
         if self.log.disk > 0 {
             self.force_commit().await;
             return self.gap(lag).await;
@@ -353,7 +380,8 @@ mod tests {
     use std::rc::Rc;
 
     use crate::calls::engine::{CallsPlayed, PlayedRequest, play_calls};
-    use crate::calls::facts::{LogFacts, SyncGaps, TraceFacts};
+    use crate::calls::facts::{LogFacts, TraceFacts};
+    use crate::calls::gaps::SyncGaps;
     use crate::calls::{CallClient, CallPlan, ClientAct, ClientStep};
     use crate::play::{PlayDisk, PlayStage};
     use crate::traffic::Role;
@@ -387,6 +415,7 @@ mod tests {
             fua: false,
             flush_after: barriers,
             differences: false,
+            data_syncs: false,
             every: None,
             group: None,
             log_bytes: Some(16 << 20),
@@ -416,8 +445,9 @@ mod tests {
             let file = first + n * apart;
             let step = |act| ClientStep { after: None, think: 0, busy: 0, alone: 0, act };
             let pair = |block: u64| {
-                let write = ClientAct::Write { file, offset: block * 4096, len: 4096 };
-                [step(write), step(ClientAct::Sync { file })]
+                let write =
+                    ClientAct::Write { file, offset: block * 4096, len: 4096, grows: false };
+                [step(write), step(ClientAct::Sync { file, data: false })]
             };
             CallClient {
                 process: n,

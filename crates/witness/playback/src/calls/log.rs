@@ -28,6 +28,8 @@ pub(super) struct Log {
     /// The bytes that were appended, skipped sectors left out.
     pub(super) appended: Cell<f64>,
     durable: Cell<f64>,
+    /// The part of a block by which commits so far are shorter than the trace's.
+    carry: Cell<f64>,
     /// The end at the last checkpoint.
     start: Cell<f64>,
     writer: Mutex<()>,
@@ -47,6 +49,7 @@ impl Log {
             end: Cell::new(0.0),
             appended: Cell::new(0.0),
             durable: Cell::new(0.0),
+            carry: Cell::new(0.0),
             start: Cell::new(0.0),
             writer: Mutex::new((), "the log's writer", 0),
             disk,
@@ -60,6 +63,19 @@ impl Log {
     pub(super) fn append(&self, bytes: f64) {
         self.end.set(self.end.get() + bytes);
         self.appended.set(self.appended.get() + bytes);
+    }
+
+    /// Appends what a commit takes. The kernel's logs have whole blocks, as many as the trace's
+    /// commits have in the mean: the commit block lies right behind the block that is written
+    /// before it, and the head of a disk is there.
+    pub(super) fn append_commit(&self, facts: &LogFacts) {
+        if facts.own {
+            return self.append(facts.of_commit);
+        }
+        let (wanted, grain) = (self.carry.get() + facts.of_commit, facts.grain as f64);
+        let whole = ((wanted / grain).round() * grain).max(grain);
+        self.carry.set(wanted - whole);
+        self.append(whole);
     }
 }
 

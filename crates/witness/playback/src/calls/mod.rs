@@ -9,7 +9,8 @@
 //!
 //! - [`CallPlan`]: the clients and their calls; [`order`]: the calls of others that they waited
 //!   for.
-//! - [`facts`]: places of blocks, bytes of log, and the policies, from the requests of the trace.
+//! - [`facts`]: places of blocks, bytes of log, and the policies, from the requests of the trace;
+//!   [`gaps`]: the own times of fsyncs.
 //! - [`JournalPolicy`]: the policies, and the changes of them.
 //! - [`engine`]: the playback; `jbd2.rs` has the fsync of ext3 and ext4, which commits by a task of
 //!   its own.
@@ -23,6 +24,8 @@ use crate::traffic::SeenTraffic;
 
 pub mod engine;
 pub mod facts;
+pub mod gaps;
+mod growth;
 mod jbd2;
 mod log;
 pub mod order;
@@ -45,11 +48,15 @@ pub enum ClientAct {
         offset: u64,
         /// The length in bytes.
         len: u64,
+        /// Whether the file gets longer, or gets blocks.
+        grows: bool,
     },
     /// A file is made durable.
     Sync {
         /// The file.
         file: u64,
+        /// Whether its contents alone are, and what leads to them (fdatasync).
+        data: bool,
     },
     /// Everything is made durable.
     SyncAll,
@@ -97,6 +104,9 @@ pub struct CallPlan {
     pub bounds: (u64, u64),
     /// Calls that are not played, by the reason.
     pub left_out: BTreeMap<&'static str, u64>,
+    /// Whether several clients waited for requests at once: then the disk's speed decides who is
+    /// committed together.
+    pub at_once: bool,
     /// The number of fsyncs.
     pub syncs: usize,
     /// The nanoseconds that they took together.
@@ -170,7 +180,9 @@ impl CallPlan {
         let mut files = FileNumbers { paths: BTreeMap::new() };
         let mut clients: BTreeMap<u64, (CallClient, u64)> = BTreeMap::new();
         let mut waited = 0;
-        let acts: Vec<Vec<ClientAct>> = calls
+        let made = calls.iter().map(|call| files.of(call).filter(|_| growth::makes_file(call)));
+        let made: Vec<Option<u64>> = made.collect();
+        let mut acts: Vec<Vec<ClientAct>> = calls
             .iter()
             .map(|call| {
                 let (acts, left_out) = acts(call, &mut files);
@@ -180,6 +192,7 @@ impl CallPlan {
                 acts
             })
             .collect();
+        growth::mark(calls, &made, &mut acts);
         let order = Order::new(&seen_calls(calls, &acts));
         let mut waits: Vec<(u64, usize, Waited)> = Vec::new();
         for (call, acts) in calls.iter().zip(&acts) {
@@ -214,6 +227,7 @@ impl CallPlan {
         plan.clients = clients.into_values().map(|(client, _)| client).collect();
         plan.clients.retain(|client| !client.steps.is_empty());
         plan.wait(&order, waits);
+        plan.at_once = waits_at_once(calls);
         if waited == 0 {
             return Err(apart(calls, requests.bounds()));
         }
@@ -241,6 +255,20 @@ impl CallPlan {
             self.clients[indices[&process]].steps[step].after = Some(done(other, steps));
         }
     }
+}
+
+/// Whether calls of two processes that waited for requests overlap.
+fn waits_at_once(calls: &[StoredCall]) -> bool {
+    let mut latest: Option<(u64, u64)> = None;
+    for call in calls.iter().filter(|call| !call.waits.is_empty()) {
+        if latest.is_some_and(|(process, ended)| process != call.process && call.began < ended) {
+            return true;
+        }
+        if latest.is_none_or(|(_, ended)| call.ended >= ended) {
+            latest = Some((call.process, call.ended));
+        }
+    }
+    false
 }
 
 /// The times of calls, with the steps that each one has.
@@ -360,14 +388,15 @@ fn acts<'a>(
         return (Vec::new(), Some("calls without a file"));
     };
     if is_sync(call) {
-        return (vec![ClientAct::Sync { file }], None);
+        let data = matches!(&*call.name, "fdatasync" | "msync" | "sync_file_range");
+        return (vec![ClientAct::Sync { file, data }], None);
     }
     let (Some(offset), Some(len)) = (call.offset, call.len) else {
         return (Vec::new(), Some("writes without a place"));
     };
-    let mut acts = vec![ClientAct::Write { file, offset, len }];
+    let mut acts = vec![ClientAct::Write { file, offset, len, grows: false }];
     if !call.waits.is_empty() {
-        acts.push(ClientAct::Sync { file });
+        acts.push(ClientAct::Sync { file, data: false });
     }
     (acts, None)
 }
@@ -442,10 +471,10 @@ mod tests {
     fn clients_think_between_calls() {
         let plan = CallPlan::new(&pairs(4), &within(4)).unwrap();
         assert_eq!((plan.clients.len(), plan.syncs, plan.bounds), (1, 4, (0, 360)));
-        let write = ClientAct::Write { file: 7, offset: 4096, len: 4096 };
+        let write = ClientAct::Write { file: 7, offset: 4096, len: 4096, grows: false };
         let (first, sync) = (plan.clients[0].steps[0], plan.clients[0].steps[1]);
         assert_eq!(first, ClientStep { after: None, think: 0, busy: 5, alone: 5, act: write });
-        let act = ClientAct::Sync { file: 7 };
+        let act = ClientAct::Sync { file: 7, data: false };
         assert_eq!(sync, ClientStep { after: None, think: 2, busy: 8, alone: 8, act });
         assert_eq!(plan.clients[0].steps[2].think, 40);
     }

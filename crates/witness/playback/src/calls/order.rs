@@ -8,8 +8,8 @@
 //! - A client whose pauses mostly end right after another one's call, which had begun in the same
 //!   pause, waited for that call: the client of a server, the next program in a pipe.
 //!
-//! Everything else may change places in a playback. All waits lead back in recorded time, so none
-//! of them closes a circle.
+//! Everything else may change places in a playback. All waits lead back in recorded time, to calls
+//! that ended before the waiting one began and not just when it did, so none closes a circle.
 
 use std::collections::BTreeMap;
 
@@ -75,14 +75,14 @@ impl Order {
 
     /// The call after which a process begins whose first call is at `began`.
     pub(super) fn start(&self, began: u64) -> Option<Waited> {
-        let behind = self.ends.partition_point(|call| call.ended <= began);
+        let behind = self.ends.partition_point(|call| call.ended < began);
         let last = self.ends[..behind].last()?;
         Some((last.process, last.steps, last.ended))
     }
 
     /// The other client for which a process waited in its pause from `from` to `to`.
     pub(super) fn within(&self, process: u64, (from, to): (u64, u64)) -> Option<Waited> {
-        let behind = self.by_end.partition_point(|other| self.spans[other].1 <= to);
+        let behind = self.by_end.partition_point(|other| self.spans[other].1 < to);
         let ended = self.by_end[..behind].iter().rev();
         let mut recent = ended.take_while(|other| self.spans[other].1 > from);
         let child = recent.find(|other| **other != process && self.spans[other].0 >= from);
@@ -98,7 +98,7 @@ impl Order {
 
     /// The call of another process that ended last in a pause, and had begun in it.
     fn last_within(&self, process: u64, (from, to): (u64, u64)) -> Option<&SeenCall> {
-        let behind = self.ends.partition_point(|call| call.ended <= to);
+        let behind = self.ends.partition_point(|call| call.ended < to);
         let ended = self.ends[..behind].iter().rev();
         let mut recent = ended.take_while(|call| call.ended > from);
         recent.find(|call| call.process != process && call.began >= from)
@@ -152,6 +152,15 @@ mod tests {
         assert_eq!(order.start(6_000_000), Some((1, 2, 5_105_000)));
         // The command has not ended: its shell did something meanwhile.
         assert_eq!(order.within(1, (5_000, 4_000_000)), None);
+    }
+
+    /// Calls that take no time, all at one moment, wait for none of each other. Would catch clients
+    /// that each wait for the other's first call, and a playback that never ends.
+    #[test]
+    fn calls_of_one_moment_do_not_wait_for_each_other() {
+        let order = Order::new(&calls(&[(1, 7, 7), (2, 7, 7), (1, 7, 7), (2, 9, 9)]));
+        assert_eq!((order.start(7_000), order.within(1, (7_000, 7_000))), (None, None));
+        assert_eq!(order.within(2, (7_000, 7_000)), None);
     }
 
     /// A client asks a server five times; each time it goes on when the server's fsync has ended.

@@ -53,6 +53,8 @@ pub struct JournalPolicy {
     pub flush_after: bool,
     /// Whether only bytes that changed are logged.
     pub differences: bool,
+    /// Whether each fsync makes as much durable as an fdatasync does.
+    pub data_syncs: bool,
     /// The interval of commits that nobody asks for; `None`: none is seen.
     pub every: Option<u64>,
     /// The longest time for which a commit waits for other callers.
@@ -75,6 +77,12 @@ impl JournalPolicy {
             PlanChange::Overlap => self.overlap(),
             PlanChange::Differential => self.differential(),
             PlanChange::Barriers(barriers) => self.change_barriers(*barriers),
+            PlanChange::DataSync => match self.jbd2 {
+                true => set(&mut self.data_syncs, true, "fdatasync"),
+                false => {
+                    Err("what an fdatasync leaves out is known for ext3 and ext4 alone".into())
+                }
+            },
             PlanChange::CommitEvery(ns) => set(&mut self.every, Some(*ns), "this interval"),
             PlanChange::GroupCommit(ns) => set(&mut self.group, Some(*ns), "this group commit"),
             PlanChange::JournalSize(bytes) => {

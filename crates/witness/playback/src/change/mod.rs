@@ -100,6 +100,8 @@ pub enum PlanChange {
     Barriers(Barriers),
     /// A commit has the changes of its caller's file alone.
     Untangle,
+    /// Each fsync is an fdatasync.
+    DataSync,
     /// Commits that nobody asks for come at this interval, in nanoseconds.
     CommitEvery(u64),
     /// A commit waits for other callers, at most this many nanoseconds.
@@ -134,6 +136,7 @@ impl fmt::Display for PlanChange {
             PlanChange::Barriers(Barriers::Fua) => f.write_str("barriers fua"),
             PlanChange::Mode(Mode::Writeback) => f.write_str("mode writeback"),
             PlanChange::Untangle => f.write_str("untangle"),
+            PlanChange::DataSync => f.write_str("fdatasync"),
             PlanChange::CommitEvery(ns) => write!(f, "commit-every {} s", *ns as f64 / 1e9),
             PlanChange::GroupCommit(ns) => write!(f, "group-commit {} ms", *ns as f64 / 1e6),
             PlanChange::JournalSize(bytes) => write!(f, "journal-size {bytes}"),
@@ -179,11 +182,25 @@ impl PlanChange {
         matches!(
             self,
             PlanChange::Untangle
+                | PlanChange::DataSync
                 | PlanChange::CommitEvery(_)
                 | PlanChange::GroupCommit(_)
                 | PlanChange::JournalSize(_)
                 | PlanChange::CheckpointAt(_)
                 | PlanChange::Mode(Mode::Writeback)
+        )
+    }
+
+    /// Whether the change is one of disks and places alone: each request stays, and goes elsewhere
+    /// or takes another time.
+    pub fn is_of_places(&self) -> bool {
+        matches!(
+            self,
+            PlanChange::Disk(_)
+                | PlanChange::CacheOff
+                | PlanChange::JournalAt(_)
+                | PlanChange::JournalDevice(_)
+                | PlanChange::Layout(_)
         )
     }
 
@@ -204,6 +221,7 @@ impl PlanChange {
             PlanChange::CacheOff => timing::cache_off(world),
             PlanChange::Layout(to) => layout::change(world, *to),
             PlanChange::Untangle
+            | PlanChange::DataSync
             | PlanChange::CommitEvery(_)
             | PlanChange::GroupCommit(_)
             | PlanChange::JournalSize(_)

@@ -22,7 +22,11 @@ pub(super) struct Changes {
     /// does. With calls: a part of the journal, as 50%, whose use makes a checkpoint begin.
     #[arg(long = "checkpoint-at", value_name = "WHEN", default_value = "sync", value_parser = checkpoint_at)]
     checkpoint_at: CheckpointAt,
-    /// Let a commit have the changes of its caller's file alone. Needs calls, as the next four.
+    /// Let each fsync be an fdatasync, which leaves out a commit for an inode of which only times
+    /// have changed. For ext3 and ext4. Needs calls, as the next five.
+    #[arg(long)]
+    fdatasync: bool,
+    /// Let a commit have the changes of its caller's file alone.
     #[arg(long)]
     untangle: bool,
     /// Commit at this interval without being asked.
@@ -168,6 +172,7 @@ impl Changes {
             Layout::Spread => LayoutChange::Spread,
         });
         [
+            self.fdatasync.then_some(PlanChange::DataSync),
             self.untangle.then_some(PlanChange::Untangle),
             mode.map(PlanChange::Mode),
             self.differential.then_some(PlanChange::Differential),

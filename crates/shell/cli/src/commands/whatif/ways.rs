@@ -27,6 +27,8 @@ pub(super) struct Ways<'a> {
     calls: Result<(&'a CallWorld, Unchanged), String>,
     /// The way for changes that both can carry.
     usual: Method,
+    /// Whether that way was asked for.
+    is_asked: bool,
 }
 
 impl<'a> Ways<'a> {
@@ -55,7 +57,7 @@ impl<'a> Ways<'a> {
             Ok((world, _)) if prefers_calls(world) => Method::Calls,
             _ => Method::Requests,
         };
-        Ok(Ways { predictor, requests, calls, usual })
+        Ok(Ways { predictor, requests, calls, usual, is_asked: asked.is_some() })
     }
 
     /// The way for changes that both can carry.
@@ -63,10 +65,15 @@ impl<'a> Ways<'a> {
         self.usual
     }
 
-    /// The way for a set of changes.
+    /// The way for a set of changes. Where one client waits at a time, another disk or place alters
+    /// no request, and these are as they were; with several it decides who is committed together.
     pub(super) fn method(&self, set: &[PlanChange]) -> Method {
-        match self.calls {
+        let is_of_places = !set.is_empty() && set.iter().all(PlanChange::is_of_places);
+        match &self.calls {
             Ok(_) if set.iter().any(PlanChange::needs_calls) => Method::Calls,
+            Ok((world, _)) if is_of_places && !world.plan.at_once && !self.is_asked => {
+                Method::Requests
+            }
             _ => self.usual,
         }
     }
@@ -90,6 +97,11 @@ impl<'a> Ways<'a> {
             }
             _ => (Method::Requests, self.predictor.on_device(real, sets, rounds, follow)?),
         })
+    }
+
+    /// The other way, if it was taken for one of these sets.
+    pub(super) fn other<'s>(&self, mut taken: impl Iterator<Item = &'s Method>) -> Option<Method> {
+        taken.find(|method| **method != self.usual).copied()
     }
 
     /// The unchanged playback.
