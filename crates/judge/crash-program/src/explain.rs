@@ -332,7 +332,7 @@ fn calls_before(recorded: &Recorded, cut: u64, began: u64) -> Vec<String> {
         (call.began, format!("{}{over}", call.text()))
     });
     let marks = recorded.marks.iter().filter(|mark| mark.at <= cut);
-    let marks = marks.map(|mark| (mark.at as i64, format!("said: {}", mark.text)));
+    let marks = marks.map(|mark| (mark.at as i64, format!("promised: {}", mark.text)));
     let mut lines: Vec<(i64, String)> = calls.chain(marks).collect();
     lines.sort();
     let from = lines.len().saturating_sub(LISTED_MAX);
@@ -359,7 +359,7 @@ impl Explanation {
         let after =
             self.after.as_ref().map_or("before any promise".to_owned(), |a| format!("after '{a}'"));
         out.push(format!("  power cut {after}, {:.3} ms after the start", self.cut as f64 / 1e6));
-        out.extend(self.differences.iter().map(|line| format!("  there: {line}")));
+        out.extend(self.differences.iter().map(|line| format!("  found: {line}")));
         match self.recoveries.is_empty() {
             true => out.extend(write_lines(&self.writes)),
             false => out.extend(lost_lines(&self.writes)),

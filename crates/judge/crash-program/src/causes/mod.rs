@@ -71,7 +71,7 @@ impl Mistake {
             }
             Mistake::DirectoryRenamedUnsynced => (
                 "a directory renamed before its files were synced",
-                "call fsync on each file, and on the directory, before the directory is renamed",
+                "call fsync on each file, and on the directory, before renaming the directory",
             ),
             Mistake::SyncFileRange => (
                 "sync_file_range instead of fsync",
@@ -91,15 +91,15 @@ impl Mistake {
             ),
             Mistake::AppendUnchecked => (
                 "append without a checksum",
-                "give each record a length and a checksum, and cut off what does not match",
+                "store a length and a checksum with each record, and truncate at the first mismatch",
             ),
             Mistake::OrderOfFiles => (
                 "two files written without fsync between them",
-                "call fsync on the first before the second is written",
+                "call fsync on the first before writing the second",
             ),
             Mistake::MappedWithoutSync => (
                 "changed through a mapping without msync",
-                "call msync with MS_SYNC on the changed pages, or fsync on the file, before it is promised",
+                "call msync with MS_SYNC on the changed pages, or fsync on the file, before promising it",
             ),
             Mistake::RingWithoutSync => (
                 "written through io_uring and never synced",
@@ -107,23 +107,23 @@ impl Mistake {
                  the promise",
             ),
             Mistake::NoSync => {
-                ("promised before fsync", "call fsync on the file before it is promised")
+                ("promised before fsync", "call fsync on the file before promising it")
             }
             Mistake::RenameWithoutDirectorySync => (
                 "rename without fsync of the directory",
-                "call fsync on the directory after the rename, before it is promised",
+                "call fsync on the directory after the rename, before promising it",
             ),
             Mistake::CreateWithoutDirectorySync => (
                 "a new name without fsync of the directory",
-                "call fsync on the directory before it is promised",
+                "call fsync on the directory before promising it",
             ),
             Mistake::RemoveWithoutDirectorySync => (
                 "a removal without fsync of the directory",
-                "call fsync on the directory before it is promised",
+                "call fsync on the directory before promising it",
             ),
             Mistake::FileSystem => (
                 "the file system's fault",
-                "the program did what is needed: report the saved failure to the file system's developers",
+                "the program did its part: report the saved failure to the file system's developers",
             ),
         }
     }

@@ -518,7 +518,7 @@ fn notes(out: &mut String, row: &Row) {
     if counts.recoveries > 0 {
         let _ = writeln!(
             out,
-            "{system}: {} recoveries were cut too, which left {} more states",
+            "{system}: the power was cut again during {} of the recoveries: {} more states",
             count(counts.recoveries),
             count(counts.in_recovery)
         );
@@ -526,7 +526,7 @@ fn notes(out: &mut String, row: &Row) {
     if row.unfinished_lines > 0 {
         let _ = writeln!(
             out,
-            "{system}: {} lines of $ORDO_MARK had no newline at the end, and are no promises",
+            "{system}: {} lines of $ORDO_MARK do not end in a newline, so they promise nothing",
             row.unfinished_lines
         );
     }
