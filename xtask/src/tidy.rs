@@ -42,6 +42,7 @@ pub fn check(root: &Path) -> Vec<String> {
             sizes(&name, &text, &mut faults);
             words(&name, &text, &mut faults);
             headless(&name, &text, &mut faults);
+            help(&name, &text, &mut faults);
             let wide = wrap::wide(&text).into_iter();
             faults.extend(wide.map(|line| {
                 format!("{name}:{line}: a comment of more than 100 columns: tidy --wrap")
@@ -170,6 +171,18 @@ fn headless(name: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
+/// Finds lines of a command's help that a terminal of 100 columns would wrap.
+fn help(name: &str, text: &str, faults: &mut Vec<String>) {
+    let mut is_help = false;
+    for (i, line) in text.lines().enumerate() {
+        is_help |= line.contains("after_help = ") || line.contains("after_long_help = ");
+        if is_help && line.chars().count() > 100 {
+            faults.push(format!("{name}:{}: a line of help of more than 100 columns", i + 1));
+        }
+        is_help &= !line.ends_with(")]");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +202,7 @@ mod tests {
             sizes(name, text, &mut out);
             words(name, text, &mut out);
             headless(name, text, &mut out);
+            help(name, text, &mut out);
             out.len()
         };
         let long = format!("fn f() {{\n{}}}\n", "    x();\n".repeat(FUNCTION_MAX));
@@ -199,6 +213,9 @@ mod tests {
         assert_eq!(faults("crates/a/src/b.rs", "    dbg!(1);\n"), 1);
         assert_eq!(faults("crates/a/src/b.rs", "/// What was made.\nstruct Made;\n"), 1);
         assert_eq!(faults("crates/a/src/b.rs", "//! The log.\n//!\n//! Where it lies.\n"), 1);
+        let wide = "x".repeat(101);
+        let wide_help = format!("#[command(after_long_help = \"\\\n{wide}\")]\n{wide}\n");
+        assert_eq!(faults("crates/a/src/b.rs", &wide_help), 1);
         assert_eq!(faults("crates/a/src/b.rs", "/// Says in words\n/// What it is.\n"), 0);
     }
 }

@@ -171,7 +171,7 @@ Examples:
   ordo compare --fs ffs-sync --workload micro:total=4m --json -o rows.json
   ordo compare --fs ffs-none,lfs:cleaner=greedy,lfs:cleaner=hot-cold,idle=off
   ordo compare --aged                the same on aged file systems
-  ordo compare --workload filebench:varmail,run=10 --fs ffs-sync,ffs-soft-updates,lffs-wafs-1sync-group
+  ordo compare -w filebench:varmail,run=10 --fs ffs-sync,ffs-soft-updates,lffs-wafs-1sync-group
   ordo compare --html page.html      the same with pictures, in one file
   ordo compare --fs ext4,ext4:data=journal,xfs,lfs -w postmark --sweep disk=hdd-4tb,sata-ssd,nvme
   ordo compare --fs ext4,xfs,lfs -- sh -c 'git init -q . && git commit -q --allow-empty -m one'"))]
@@ -268,8 +268,8 @@ Examples:
   ordo bench filebench:varmail,nthreads=64 --fs lfs
   ordo bench filebench:./mine.f,run=10     a workload in filebench's language (docs/filebench.md)
   ordo trace run --fs ext4 --size 4g --without-contents -o sources.trace -- \
-    ordo bench sources --dir . --drop-caches   marks each phase in the trace: 'begin NAME', 'end NAME',
-                                               and 'synced NAME' when its writes are on disk")]
+    ordo bench sources --dir . --drop-caches   marks each phase in the trace: 'begin NAME',
+                                   'end NAME', and 'synced NAME' when its writes are on disk")]
 pub struct Bench {
     /// The workload: create-delete, micro, postmark, tree:PATH, sources, ssh-build, netnews,
     /// overwrite, tpcb, sdet-like, mail-server, kernel-build, andrew-like, specweb-like, tpcc-like,
@@ -334,11 +334,11 @@ fn made(text: &str) -> Result<MkfsTarget, String> {
 /// `ordo mkfs`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-A device or file that holds something is refused, and what it holds is named: file systems, swap space,
-RAID and LVM members, encrypted volumes, partition tables, archives, images. So are bytes that nobody
-knows but that are not zero; on a terminal they are asked about. The first 4 MB, the last 2 MB and 128
-samples between them are read, and all of a device of up to 16 MB. --force overwrites it, and puts zeros
-over the old signatures, as wipefs does. The exit status is 1 if something is refused.
+A device or file that is not empty is refused, and its contents are named: file systems, swap
+space, RAID and LVM members, encrypted volumes, partition tables, archives, images. Unknown bytes
+that are not zero are refused too; on a terminal ordo asks. It reads the first 4 MB, the last 2 MB
+and 128 samples between them, and all of a device of up to 16 MB. --force overwrites the device, and
+zeroes old signatures, as wipefs does. The exit status is 1 if the device is refused.
 
 Examples:
   ordo mkfs disk.img --size 1g
@@ -514,9 +514,9 @@ pub struct Fsck {
 /// `ordo ls`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Names are printed as by ls -b, but a space stays a space: a backslash, a control character and a byte
-that is not UTF-8 become an escape, as in \\n and \\377. In JSON a name that is not UTF-8 has its
-bytes in hexadecimal beside it: path_hex, target_hex.
+Names are printed as by ls -b, but spaces are not escaped: a backslash, a control character and a
+byte that is not UTF-8 become an escape, as in \\n and \\377. In JSON a name that is not UTF-8 has
+its bytes in hexadecimal beside it: path_hex, target_hex.
 
 Examples:
   ordo ls disk.img
@@ -596,7 +596,8 @@ pub struct Cp {
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Types, modes, owners, times to the nanosecond, hard links, holes and extended attributes are kept.
-The exit status is 1 if files or extended attributes had to be left out; they are listed. An image that does not exist is created, as large as the directory needs or as --size says.
+The exit status is 1 if files or extended attributes had to be left out; they are listed. An image
+that does not exist is created, as large as the directory needs or as --size says.
 
 Examples:
   ordo import /usr/share/doc doc.img

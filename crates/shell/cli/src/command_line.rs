@@ -10,7 +10,7 @@ use crate::commands;
 #[derive(Debug, Parser)]
 #[command(name = "ordo", version, max_term_width = 100)]
 #[command(after_help = "\
-Start with `ordo compare`: it needs no arguments and no privileges.
+Start with `ordo compare`: it needs no arguments and no root.
 `ordo COMMAND --help` shows examples. Sizes take k, m, g or t: 64k, 512m.")]
 pub struct Cli {
     /// The command.
@@ -25,16 +25,15 @@ pub enum Command {
     Compare(Compare),
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
-    /// Age a file system by creating and removing files, and show how much of them stays in one
-    /// piece.
+    /// Age a file system by creating and removing files, and show how fragmented they become.
     Age(commands::age::Age),
     /// Repeat the papers' measurements, and show published and measured figures side by side.
     Reproduce(commands::reproduce::Reproduce),
-    /// Explore the states that a crash can leave, and judge them.
+    /// Cut the power under a file system or a program, and check the states that this can leave.
     Crash(Box<Crash>),
     /// Analyze a recorded trace of a device: traffic by kind, the journal, transactions.
     Analyze(commands::analyze::Analyze),
-    /// Record what the kernel's file systems write, and show it request by request.
+    /// Record what a file system writes, and show it request by request.
     Trace(commands::trace::TraceArgs),
     /// Predict the time of a recorded workload for another file system or disk.
     Whatif(commands::whatif::WhatIf),

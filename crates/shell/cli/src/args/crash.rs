@@ -267,12 +267,13 @@ Rules, for states of one meaning only:
 Exit status, of all these commands: 0 every promise was kept; 1 a promise was broken; 2 wrong usage
 or an error; 3 nothing could be judged; 130 interrupted.
 
-A program runs in a file system of its own: the kernel's (root) or Ordo's (FUSE). It states its
-promises by lines to $ORDO_MARK. The check finds the promises made before the power cut in
-$ORDO_ACKED, and those under way in $ORDO_PENDING. docs/crash-programs.md
-Exit status 3 then: the command was not found, failed (--allow-failure), ran out of space or promised
-nothing (--allow-no-promise); or the check does not pass after a clean end, fails itself, or is
-flaky; or states could not be mounted. After 130, --resume goes on.
+A program runs in a file system of its own: the kernel's or Ordo's. It writes a line to $ORDO_MARK
+for each promise. The check finds the promises made before the power cut in $ORDO_ACKED, and those
+in progress in $ORDO_PENDING. The guide is docs/crash-programs.md.
+
+Exit status 3 then: the command was not found, failed (--allow-failure), ran out of space, or
+promised nothing (--allow-no-promise); or the check does not pass after a clean end, fails itself,
+or is flaky; or states could not be mounted. After 130, --resume goes on.
 
 Examples:
   ordo crash --fs ext4,xfs --check 'sh $ORDO_ORIGIN/check.sh' --syscalls -- $PWD/my-database
@@ -299,16 +300,16 @@ pub struct Crash {
     /// A command other than exploring.
     #[command(subcommand)]
     pub command: Option<CrashCommand>,
-    /// Systems, separated by commas [default: all of Ordo's]. File systems of the kernel, as root:
-    /// ext2, ext3, ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program: these with any
-    /// mount options, as in ext4:data=journal,nobarrier; Ordo's own then need FUSE, and no root.
-    /// More devices are options too: ext4:external-journal[=SIZE] (ext3 too),
-    /// xfs:external-log[=SIZE], btrfs:devices=N.
+    /// Systems, separated by commas [default: all of Ordo's]. The kernel's, as root or with
+    /// --kernel guest: ext2, ext3, ext3-journal, ext3-writeback, ext4, xfs, btrfs. For a program,
+    /// with any mount options, as in ext4:data=journal,nobarrier, and with more devices:
+    /// ext4:external-journal[=SIZE] (ext3 too), xfs:external-log[=SIZE], btrfs:devices=N. Ordo's
+    /// own then need FUSE but no root.
     #[arg(long, short, value_name = "LIST", value_delimiter = ',')]
     pub fs: Vec<String>,
     #[command(flatten)]
     pub kernel: crate::commands::guest::KernelOption,
-    /// Hold all systems to the promise of this one, not to their own.
+    /// Hold all systems to this one's promise instead of their own.
     #[arg(conflicts_with = "command", long = "hold-to", value_name = "SYSTEM", value_parser = system)]
     pub hold_to: Option<System>,
     /// Fault models of the disk: completed, volatile, prefix, lying, separated by commas.
@@ -327,23 +328,23 @@ pub struct Crash {
     #[arg(conflicts_with = "command", long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]
     pub workload: CrashWorkload,
-    /// Seed of the first run. Each further run has the next number.
+    /// Seed of the first run. Later runs use seed+1, seed+2 and so on.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Number of runs.
     #[arg(conflicts_with = "command", long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     pub runs: u64,
-    /// Crash cycles of each run. Each cycle after the first begins on the disks that a crash of the
-    /// previous one has left.
+    /// Crash cycles of each run. Each later cycle starts from the disks that a crash in the
+    /// previous one left.
     #[arg(conflicts_with = "command", long, alias = "lives", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub cycles: u32,
     /// The most states of each run, over all its cycles [default: 5000; for a program 1000].
     #[arg(long, value_name = "N")]
     pub states: Option<usize>,
-    /// Judge names and contents in one of this many states; 0 means in none.
+    /// Check names and contents in every Nth state; 0: never.
     #[arg(conflicts_with = "command", long = "tree-every", default_value_t = 1, value_name = "N")]
     pub tree_every: usize,
-    /// Judge use after the crash in one of this many states; 0 means in none.
+    /// Check that the file system can be used after the crash in every Nth state; 0: never.
     #[arg(
         conflicts_with = "command",
         long = "usable-every",
@@ -354,11 +355,11 @@ pub struct Crash {
     /// Depth of nested crashes: interrupt this many recoveries in a row.
     #[arg(long = "recovery-depth", default_value_t = 1, value_name = "N")]
     pub recovery_depth: u32,
-    /// Crash during recovery in one of this many states; 0 means in none.
+    /// Crash during the recovery of every Nth state; 0: never.
     #[arg(long = "recovery-every", default_value_t = 200, value_name = "N")]
     pub recovery_every: usize,
-    /// Leave blocks in the cache as long as in a mounted file system: some for 30 seconds of the
-    /// run's time.
+    /// Keep blocks in the cache as long as a mounted file system does: some for 30 seconds of
+    /// simulated time.
     #[arg(conflicts_with = "command", long = "real-ages")]
     pub real_ages: bool,
     /// Cache of this many blocks: with 12, nearly everything is evicted and read again, and
@@ -370,13 +371,13 @@ pub struct Crash {
     /// does (4096).
     #[arg(conflicts_with = "command", long = "write-unit", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(512..=65_536))]
     pub write_unit: Option<u32>,
-    /// Judge only states that follow this rule. May be given more than once.
+    /// Test only states that follow this rule. May be given more than once.
     #[arg(long, value_name = "RULE", value_parser = rule)]
     pub rule: Vec<StateRule>,
-    /// Shapes of the file system, by name, or all [default: 4k-512]: block and fragment size, free
-    /// space, groups. With ufs1- before its name a shape is UFS1; ufs1 is all of these. An LFS has
-    /// 100 segments of 8 blocks. In its -full shape, other files leave only as much space as an FFS
-    /// of that shape has; in its -groups shape, a segment has as many blocks as a group.
+    /// Geometries of the file system, by name, or all [default: 4k-512]: block and fragment size,
+    /// free space, groups. The prefix ufs1- makes it UFS1; ufs1 is all of those. An LFS has 100
+    /// segments of 8 blocks; with -full, other files leave only as much space as in an FFS of that
+    /// geometry; with -groups, a segment has as many blocks as a group.
     #[arg(conflicts_with = "command", long, value_name = "LIST", value_parser = geometries)]
     pub geometry: Option<Geometries>,
     /// Another block size.
@@ -395,8 +396,8 @@ pub struct Crash {
     /// Do only this part of the runs: 2/4 is the second of four.
     #[arg(long, default_value = "1/1", value_name = "I/N", value_parser = shard)]
     pub shard: (u64, u64),
-    /// Continue with the results in the file given by -o. For a program also with the recording and
-    /// the states of a search that was stopped, which are beside it (FILE.search).
+    /// Continue from the results in the file given by -o. For a program, also from the recording
+    /// and the states of a stopped search, in FILE.search beside it.
     #[arg(long, requires = "output")]
     pub resume: bool,
     /// File for the first failure, after shrinking [default: ordo-crash-SYSTEM-SEED.json in
@@ -484,8 +485,8 @@ impl Crash {
 /// The commands under `ordo crash`.
 #[derive(Debug, Subcommand)]
 pub enum CrashCommand {
-    /// Repeat a saved failure. That of a program has a shell command, its check, which is shown and
-    /// asked for.
+    /// Repeat a saved failure. A program's failure contains a shell command, its check: ordo shows
+    /// it and asks.
     Replay {
         /// The file of the failure.
         file: PathBuf,
@@ -529,7 +530,7 @@ Example:
         /// Test only rules whose name contains this.
         #[arg(long, value_name = "TEXT", default_value = "")]
         rule: String,
-        /// Seed of the first run. Each further run has the next number.
+        /// Seed of the first run. Later runs use seed+1, seed+2 and so on.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// The most states of a search.

@@ -25,11 +25,11 @@ use crate::text::put;
 /// Ages a file system.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ordo age                                    every system, in memory: how much of the files stays in one piece
+  ordo age                                    every system, in memory: how fragmented they become
   ordo age --fs ffs-none,lfs --util 90%       two of them, nearly full
   ordo age disk.img --profile meyer           an image of `ordo mkfs`; its files stay
-  ordo age big.img --holes --overwrites 1     the same, with data blocks that take no space of the host
-  ordo age /mnt/test --overwrites 2           whatever is mounted there, in a new directory
+  ordo age big.img --holes --overwrites 1     an image; file data are sparse on the host
+  ordo age /mnt/test --overwrites 2           a mounted file system, in a new directory
 
 Profiles: agrawal, douceur, meyer, server, or a file in TOML (docs/ageing.md).")]
 pub struct Age {
@@ -53,8 +53,7 @@ pub struct Age {
     /// The number of times that the whole space is written.
     #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = ChurnOptions::overwrites)]
     pub overwrites: f64,
-    /// Leave files' blocks in an image without space of the host: their contents are zeros, and
-    /// become holes.
+    /// Keep file data sparse on the host: contents are zeros, and become holes of the image.
     #[arg(long, requires = "target")]
     pub holes: bool,
     /// Seed of all random choices. The same seed gives the same output.

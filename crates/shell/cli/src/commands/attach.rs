@@ -26,7 +26,7 @@ A disk with partitions (MBR with logical ones, GPT, BSD labels) is recorded by p
 its own analysis, named p1, p2 and so on, and 'rest' has the tables and the space between. The
 command finds the partitions' devices as ${ORDO_DEVICE}p1 and so on. In the directory of -o each has
 a trace of its own. A file system that the command makes is recognised when it is mounted. A device
-or an image that is mounted, or that a loop device, swap space or a virtual machine uses, is refused.
+or an image in use (mounted, or by a loop device, swap or a virtual machine) is refused.
 
 With several devices the others are in $ORDO_DEVICE_2 and so on. Each has its own analysis and, in
 the directory of -o, its own trace. All traces have one clock. Blocks of a DualFS's data device

@@ -17,8 +17,8 @@ const MOUNT_DIRS: [&str; 2] = ["ordo-live-", "ordo-program-"];
 /// and temporary folders
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Devices and folders of running ones are left alone. The devices need root; other users remove folders
-of their own.
+Devices and folders of running ones are left alone. Removing devices needs root; other users remove
+their own folders.
 
 Example:
   ordo trace cleanup --dry-run")]

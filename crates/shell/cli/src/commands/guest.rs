@@ -362,7 +362,8 @@ there), of the package, or Debian's package user-mode-linux.
 Examples:
   ordo guest info
   ordo guest run -- sh -c 'date; sleep 86400; date'
-  ordo guest run --disk nvme --size 64m -- sh -c 'mkfs.ext4 -q /dev/vda; mount /dev/vda /tmp; df /tmp'")]
+  ordo guest run --disk nvme --size 64m -- \\
+    sh -c 'mkfs.ext4 -q /dev/vda; mount /dev/vda /tmp; df /tmp'")]
 pub struct GuestArgs {
     #[command(subcommand)]
     command: GuestCommand,

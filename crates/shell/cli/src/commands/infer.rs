@@ -48,7 +48,7 @@ pub struct Infer {
     /// Number of trials of each experiment.
     #[arg(long, default_value_t = 3, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=20))]
     trials: u32,
-    /// The longest wait for timers, in seconds, over all trials.
+    /// Maximum seconds to wait for timers, over all trials.
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     wait: u64,
     #[command(flatten)]

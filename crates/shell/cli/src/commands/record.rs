@@ -51,7 +51,7 @@ pub(super) struct RecordOptions {
     /// in parts.
     #[arg(long, value_name = "TIME/TIME", requires = "output")]
     sample: Option<SampleTimes>,
-    /// Keep no contents. Memory then holds only a row for each block.
+    /// Record no contents. Memory then holds only a row for each block.
     #[arg(long = "without-contents")]
     without_contents: bool,
     /// Keep only the counts and this many of the last requests, so that memory is bounded.
@@ -300,7 +300,7 @@ pub struct Run {
     /// vfat, exfat or bcachefs, if the kernel has it.
     #[arg(long, short, value_name = "NAME", required_unless_present = "image")]
     fs: Option<String>,
-    /// Mount a file system that is there already, in an image or on a device, which is changed.
+    /// Mount an existing file system, in an image or on a device, which is changed.
     /// Nothing is made.
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["fs", "mkfs", "size", "start"])]
     image: Option<PathBuf>,

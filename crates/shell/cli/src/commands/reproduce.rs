@@ -24,7 +24,7 @@ Examples:
   ordo reproduce --list                                what there is, and how each item is measured
   ordo reproduce journaling-vs-soft-updates semantics  one table of one paper
   ordo reproduce soft-updates --json -o rows.json
-  ordo reproduce --html papers.html                    all of it, and a page with both figures as bars
+  ordo reproduce --html papers.html                    all of it, and a page of bars
 
 Workloads have the published sizes; disks and processors are models, in virtual time, with seed 1.
 Compare ratios, not seconds. A difference below 3 percent counts as a tie. Counted apart are

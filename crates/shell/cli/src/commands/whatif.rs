@@ -32,16 +32,18 @@ use crate::text::put;
 /// `ordo whatif`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Plays a recorded trace on the model of the disk on which it was recorded, closed loop: a request is issued when those that it
-waited for are complete, and the recorded think time has passed. The unchanged trace comes first, and its error is printed;
-if it is larger than --bound, nothing is predicted. Several changes are predicted one by one and all together.
-Semantic trace playback: 'Analysis and Evolution of Journaling File Systems' (2005), sections 2.2 and 3.3.
+Plays a recorded trace on the model of the disk that it was recorded on, closed loop: a request is
+issued when those that it waited for are complete, and the recorded think time has passed. The
+unchanged trace is played first, and its error is printed; if that exceeds --bound, nothing is
+predicted. Several changes are predicted one by one, and all together. This is semantic trace
+playback: 'Analysis and Evolution of Journaling File Systems' (2005), sections 2.2 and 3.3.
 
 Time is measured over the recorded command, whose begin and end trace run marks, or between two
 marks that it writes to $ORDO_MARK (--from, --until).
 
 Examples:
-  ordo trace run --fs ext3 --disk viking -o a.trace -- sh -c 'for i in 1 2 3; do date > f; sync f; done'
+  ordo trace run --fs ext3 --disk viking -o a.trace -- \\
+    sh -c 'for i in 1 2 3; do date > f; sync f; done'
   ordo whatif a.trace --journal-at 50%
   ordo whatif a.trace --mode data --differential --json
   ordo whatif a.trace --journal-device nvram --html -o a.html
@@ -107,7 +109,7 @@ pub struct WhatIf {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Write a page with both timelines instead, for a browser without a network.
+    /// Write a self-contained HTML page with both timelines.
     #[arg(long, conflicts_with = "json")]
     html: bool,
     /// Write to this file.

@@ -31,7 +31,8 @@ file systems cannot be repeated exactly.
 
 Examples:
   ordo crash plan --fs ffs-none,ffs-sync --runs 100 --runs-each 5 > tasks.jsonl
-  xargs -a tasks.jsonl -d '\\n' -n 1 -P 2 ordo crash task --into results; ordo crash merge results")]
+  xargs -a tasks.jsonl -d '\\n' -n 1 -P 2 ordo crash task --into results
+  ordo crash merge results")]
 struct Planned {
     /// The number of runs of a task, which should take at least some seconds.
     #[arg(long = "runs-each", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -38,37 +38,37 @@ Options, after -o, separated by commas:
                     device [default: searched beside the image]
   log-sync          changes of names are durable when their call returns
   contents=WHAT     file contents that the journal makes safe: none (default), ordered (written
-                    before a commit), data (in the log), adaptive (these two for measurements only: they
-                    can lose synced contents); records=bytes (default), blocks
+                    before a commit), data (in the log), adaptive (the last two are for measurements
+                    only: they can lose synced contents); records=bytes (default), blocks
   commits=WHOSE     changes that an fsync commits: untangled (its file's, default), tangled (all);
                     commit-every=SECONDS: a commit without one; phases=together (default), apart,
-                    overlap: contents, records and commit record of an fsync, after or beside each other
+                    overlap: contents, records and commit record of an fsync, in turn or at once
   group-commit      concurrent callers share log writes; group-delay=MICROSECONDS: the longest wait
                     of the first for others [default: 1000]; group-batch=N: the most callers
                     [default: 64]
   ro, rw            refuse all changes; refuse an image that can only be mounted read-only
   partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
-  cache=BYTES       memory for blocks [default: 256m, but at most a quarter of the memory], less while
-                    memory is short; inodes and indexes of directories take up to half as much
-                    besides; dirty=BYTES: the most dirty data in it
+  cache=BYTES       memory for blocks [default: 256m, but at most a quarter of the memory], less
+                    while memory is short; inodes and directory indexes take up to half as much
+                    more; dirty=BYTES: the most dirty data in it
   write-unit=BYTES  write only the changed part of a file's block, in such units, if no neighbour is
                     written with it; a block of which whole units are overwritten is not read
                     before; write-unit=block: read and write whole blocks [default: 4k]
   maxcontig=BLOCKS  blocks of an FFS that follow each other and go in one request (default: the
-                    superblock's); rotgap=BLOCKS: blocks left free behind each run of so many (default 0)
-  cleaner=POLICY    how the cleaner of an LFS chooses segments: greedy, cost-benefit (default), hot-cold
+                    superblock's); rotgap=BLOCKS: blocks left free behind each such run (default 0)
+  cleaner=POLICY    how an LFS's cleaner chooses segments: greedy, cost-benefit (default), hot-cold
   idle=SECONDS      clean an LFS after this time without any operation (default 2; off: never)
   clean-low=PERCENT until this much of its free space is in clean segments (default 50)
-  clean-every=SECONDS   clean too while it is used, in a pass after each such time (default off; DualFS
-                    5), busy-low=PERCENT: if less of its free space is in clean segments (default 10)
-  prefetch=BLOCKS   blocks of a DualFS's metadata that are read together when one is not in memory (default 16; off)
-  order=ORDER       the order of metadata in its log: inverse (default), the last changed file first;
-                    or by number
-  relocate=BLOCKS   metadata that was read is rewritten, up to this many blocks a second (default 128; off)
-  affinity=PERCENT  a new directory leaves its parent's group for one with this many percent more free
-                    blocks (default 10; off: always)
-  salvage           read a DualFS without its metadata device, by the copy of the metadata that its data
-                    device keeps (mkfs --meta-copy), as of the last checkpoint; with ro
+  clean-every=SECONDS   clean an LFS in use, at this interval (default off; DualFS 5);
+                    busy-low=PERCENT: if less of its free space is in clean segments (default 10)
+  prefetch=BLOCKS   metadata blocks of a DualFS that are read together (default 16; off)
+  order=ORDER       the order of metadata in its log: inverse (default), the last changed file
+                    first; or by number
+  relocate=BLOCKS   rewrite metadata that was read, up to so many blocks a second (default 128; off)
+  affinity=PERCENT  a new directory leaves its parent's group for one with this many percent more
+                    free blocks (default 10; off: always)
+  salvage           read a DualFS without its metadata device, from the copy of the metadata on its
+                    data device (mkfs --meta-copy), as of the last checkpoint; with ro
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse
