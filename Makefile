@@ -3,7 +3,7 @@
 CARGO ?= cargo
 # Judges that others wrote: packages on Debian, and a Python package in a folder of its own.
 JUDGES = sleuthkit makefs grub-common zstd e2fsprogs fdisk fuse3 xfsprogs jfsutils reiserfsprogs ntfs-3g btrfs-progs nilfs-tools \
-  f2fs-tools libnbd-bin qemu-utils blktrace openjdk-17-jre-headless
+  f2fs-tools libnbd-bin qemu-utils blktrace openjdk-17-jre-headless strace sqlite3
 VENV = target/judges
 WHEELS = dissect.ffs duckdb pyarrow google-crc32c pandas polars matplotlib nbclient nbformat ipykernel pytest mypy pyspark
 MODULES = dissect.ffs, duckdb, pyarrow, google_crc32c, pandas, polars, matplotlib, nbclient, ipykernel, pytest, mypy, pyspark
