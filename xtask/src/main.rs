@@ -1,11 +1,13 @@
-//! Project tasks. `cargo xtask tidy` checks the style that no other tool does, and with `--wrap`
-//! wraps comments; `cargo xtask building COMMIT` measures builds; `cargo xtask calls` measures what
-//! recording system calls costs; `cargo xtask campaign` writes the pages of a crash campaign;
-//! `cargo xtask mounts ORDO` measures mounts, `cargo xtask xfstests ORDO` tries the generic tests
-//! of xfstests on them, `cargo xtask qemu-pressure ORDO` has them in a guest that is short of
-//! memory; `cargo xtask qemu ORDO`, `cargo xtask qemu-logs ORDO`, `cargo xtask qemu-sources ORDO`
-//! and `cargo xtask qemu-infer ORDO` watch file systems of a kernel in QEMU.
+//! Project tasks. `cargo xtask tidy` checks the style that no other tool does, with `--wrap` wraps
+//! comments, and with `--summary` writes the book's table of contents; `cargo xtask building
+//! COMMIT` measures builds; `cargo xtask calls` measures what recording system calls costs; `cargo
+//! xtask campaign` writes the pages of a crash campaign; `cargo xtask mounts ORDO` measures mounts,
+//! `cargo xtask xfstests ORDO` tries the generic tests of xfstests on them, `cargo xtask
+//! qemu-pressure ORDO` has them in a guest that is short of memory; `cargo xtask qemu ORDO`, `cargo
+//! xtask qemu-logs ORDO`, `cargo xtask qemu-sources ORDO` and `cargo xtask qemu-infer ORDO` watch
+//! file systems of a kernel in QEMU.
 
+mod book;
 mod building;
 mod calls;
 mod campaign;
@@ -29,6 +31,9 @@ fn main() -> ExitCode {
         Some("tidy") => {
             if std::env::args().nth(2).as_deref() == Some("--wrap") {
                 return status(tidy::wrap_all(&tidy::root()));
+            }
+            if std::env::args().nth(2).as_deref() == Some("--summary") {
+                return status(book::write(&tidy::root()));
             }
             let faults = tidy::check(&tidy::root());
             for fault in &faults {
@@ -70,7 +75,7 @@ fn main() -> ExitCode {
         }
         _ => {
             println!(
-                "usage: cargo xtask tidy [--wrap] | building COMMIT | calls | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-pressure ORDO | qemu-sources ORDO | qemu-infer ORDO"
+                "usage: cargo xtask tidy [--wrap|--summary] | building COMMIT | calls | campaign | mounts ORDO | xfstests ORDO | qemu ORDO | qemu-logs ORDO | qemu-pressure ORDO | qemu-sources ORDO | qemu-infer ORDO"
             );
             ExitCode::from(2)
         }

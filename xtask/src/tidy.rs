@@ -61,6 +61,7 @@ pub fn check(root: &Path) -> Vec<String> {
     faults.extend(types.faults());
     faults.extend(crate::papers::check(root));
     faults.extend(crate::links::check(root));
+    faults.extend(crate::book::check(root));
     faults.extend(crate::commits::check(root));
     faults
 }
