@@ -180,20 +180,20 @@ pub struct Compare {
     #[arg(long, short, value_name = "WORKLOAD", value_parser = workload)]
     pub workload: Vec<Workload>,
     /// Systems, separated by commas, or all [default: six of Ordo's, and ext4, xfs and btrfs if
-    /// there is a guest kernel]. Options follow a colon: lfs:cleaner=greedy,idle=off for a cleaner,
-    /// ffs-sync:maxcontig=8 for runs of blocks, ext4:data=journal,nobarrier for a mount of the
-    /// kernel's, xfs:mkfs=-b size=1024 for its mkfs.
+    /// there is a guest kernel]. Options follow a colon: lfs:cleaner=greedy,idle=off,
+    /// ffs-sync:maxcontig=8; for the kernel's, mount options (ext4:data=journal,nobarrier) and
+    /// arguments for mkfs (xfs:mkfs=-b size=1024).
     #[arg(long, short, value_name = "LIST", value_parser = ChoiceList::parse)]
     pub fs: Vec<ChoiceList>,
     #[command(flatten)]
     pub kernel: crate::commands::guest::KernelOption,
-    /// With a command: run this by the shell before it, in its directory. It is not counted.
+    /// Run this shell script before the command, in its directory. It is not measured.
     #[arg(long, value_name = "SCRIPT", requires = "command", help_heading = "Command")]
     pub setup: Option<String>,
-    /// With a command: copy the files of this directory into its directory first.
+    /// Copy the files of this directory into the command's directory first.
     #[arg(long, value_name = "DIR", requires = "command", help_heading = "Command")]
     pub files: Option<PathBuf>,
-    /// With a command: keep what it writes to its output and errors, as SYSTEM.out and SYSTEM.err.
+    /// Save the command's output and errors in this directory, as SYSTEM.out and SYSTEM.err.
     #[arg(long, value_name = "DIR", requires = "command", help_heading = "Command")]
     pub outputs: Option<PathBuf>,
     /// A command and its arguments. It runs in an empty directory of each system, in a guest
@@ -210,7 +210,7 @@ pub struct Compare {
     /// disk=viking,nvme, or of a parameter of the workload, as in files=100,1000.
     #[arg(long, value_name = "NAME=VALUES", value_parser = sweep)]
     pub sweep: Option<Sweep>,
-    /// Run so many systems at once.
+    /// Run this many systems at once.
     #[arg(long, short, default_value_t = 1, value_name = "NUMBER")]
     pub jobs: usize,
     /// Do not cut the power in the middle of each run.
@@ -359,8 +359,8 @@ pub struct Mkfs {
     /// --meta-device creates: bytes, or a share as in 10% [default: 10%].
     #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
     pub meta: Option<MetadataSize>,
-    /// Room on the data device of a DualFS for a copy of the metadata, made with each checkpoint,
-    /// by which --salvage reads files where the metadata device is lost: bytes, or a share of the
+    /// Space on a DualFS's data device for a copy of the metadata, written with each checkpoint;
+    /// --salvage reads files from it if the metadata device is lost: bytes, or a share of the
     /// metadata device as in 90% [default: no copy].
     #[arg(long = "meta-copy", value_name = "SIZE", value_parser = metadata_size)]
     pub meta_copy: Option<MetadataSize>,

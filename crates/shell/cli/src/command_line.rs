@@ -21,7 +21,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a workload on every system and show in one table what each one costs.
+    /// Run a workload or a command on several file systems, and show what each costs and loses.
     Compare(Compare),
     /// Run a workload on one system, or in a directory of this machine, and show each phase.
     Bench(Bench),
@@ -42,16 +42,16 @@ pub enum Command {
     Infer(commands::infer::Infer),
     /// Show the Linux kernel that runs as a process, in virtual time (`--kernel guest`).
     Guest(commands::guest::GuestArgs),
-    /// Make an empty UFS2 file system in an image or on a device.
+    /// Make an empty file system in an image or on a device: UFS2, UFS1, LFS or DualFS.
     Mkfs(Mkfs),
     /// Show the superblock and the cylinder groups of a UFS2 file system, the segments of an LFS,
     /// or the pair of a DualFS.
     Info(Info),
     /// Check a UFS2 file system, an LFS or a DualFS, and repair it.
     Fsck(Fsck),
-    /// Mount a UFS2 file system, for reading and writing through the kernel.
+    /// Mount a UFS file system, an LFS or a DualFS, for any program to read and write.
     Mount(commands::mount::Mount),
-    /// Unmount a file system of `ordo mount`. Returns when the disk is clean.
+    /// Unmount a file system of `ordo mount`, and return when the disk is clean.
     Umount(commands::mount::Umount),
     /// List files in an image.
     Ls(Ls),

@@ -32,8 +32,8 @@ use crate::text::put;
 #[derive(Args, Clone, Debug)]
 pub(super) struct Input {
     /// The trace: a directory of ordo trace, the log of a dm-log-writes target, files of blktrace,
-    /// or an I/O log of fio. For ordo analyze and ordo whatif also a folder with the parts of one
-    /// recording, or all of these parts.
+    /// or an I/O log of fio. ordo analyze and ordo whatif also take a folder with the parts of one
+    /// recording, or all the parts.
     #[arg(required = true)]
     trace: Vec<PathBuf>,
     /// The image or device as it was before the trace. The file system is recognised from it. A

@@ -91,6 +91,11 @@ const NO_MAPPINGS: &str = "vm.max_map_count has been reached";
 /// Set in the environment of `ordo` in a guest, where the kernel is the right one already.
 const WITHIN: &str = "ORDO_WITHIN_GUEST";
 
+/// Whether this process runs in a guest of another `ordo`, where seconds are virtual.
+pub fn is_within() -> bool {
+    std::env::var_os(WITHIN).is_some()
+}
+
 /// The directories that a command needs and a guest would not see: the present one, and that of the
 /// program, if it is given by its path.
 fn hidden(command: &[OsString]) -> Vec<PathBuf> {
@@ -123,7 +128,7 @@ impl KernelOption {
     /// # Errors
     /// There is no guest kernel, and the caller may not use the host's.
     pub fn choose(&self, command: &str, fs: &str) -> Result<Option<Kernel>> {
-        if std::env::var_os(WITHIN).is_some() {
+        if is_within() {
             return Ok(None);
         }
         let is_root = rustix::process::geteuid().is_root();

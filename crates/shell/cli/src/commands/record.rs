@@ -33,8 +33,7 @@ use crate::text::put;
 /// Options of a recording, and of the device's behaviour.
 #[derive(Args, Clone, Debug)]
 pub(super) struct RecordOptions {
-    /// Keep the trace, in a directory of Parquet files. The directory is made before the command
-    /// runs.
+    /// Store the trace in a directory of Parquet files, created before the command runs.
     #[arg(long, short, value_name = "DIRECTORY")]
     pub(super) output: Option<PathBuf>,
     /// Replace a trace that is in the directory.
@@ -54,10 +53,10 @@ pub(super) struct RecordOptions {
     /// Record no contents. Memory then holds only a row for each block.
     #[arg(long = "without-contents")]
     without_contents: bool,
-    /// Keep only the counts and this many of the last requests, so that memory is bounded.
+    /// Store only the counts and this many of the last requests, so that memory is bounded.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "without_contents")]
     last: Option<usize>,
-    /// Keep only counts of each kind of block, and write them to this file every five seconds, in
+    /// Store only counts of each kind of block, and write them to this file every five seconds, in
     /// the text form of Prometheus (for the textfile collector of its node exporter). Memory is
     /// that of the file system's metadata.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "last", "without_contents", "rules"])]
@@ -66,7 +65,7 @@ pub(super) struct RecordOptions {
     /// journal_commit'. The first rule that applies to a write decides.
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<WriteRule>,
-    /// Let requests take the time of a disk model, in real time: viking, hdd-4tb, sata-ssd and so
+    /// Make requests take the time of a disk model, in real time: viking, hdd-4tb, sata-ssd and so
     /// on, as in ordo compare. mkfs is not slowed down.
     #[arg(long, value_name = "MODEL", value_parser = crate::args::disk)]
     disk: Option<&'static Model>,

@@ -22,17 +22,17 @@ pub(super) struct Changes {
     /// does. With calls: a part of the journal, as 50%, whose use makes a checkpoint begin.
     #[arg(long = "checkpoint-at", value_name = "WHEN", default_value = "sync", value_parser = checkpoint_at)]
     checkpoint_at: CheckpointAt,
-    /// Let each fsync be an fdatasync, which leaves out a commit for an inode of which only times
-    /// have changed. For ext3 and ext4. Needs calls, as the next five.
+    /// Let each fsync be an fdatasync, which commits nothing for an inode of which only the times
+    /// have changed. For ext3 and ext4. Needs calls, like the next five.
     #[arg(long)]
     fdatasync: bool,
-    /// Let a commit have the changes of its caller's file alone.
+    /// Let a commit contain only the changes of its caller's file.
     #[arg(long)]
     untangle: bool,
     /// Commit at this interval without being asked.
     #[arg(long = "commit-every", value_name = "SECONDS", value_parser = interval)]
     commit_every: Option<u64>,
-    /// Let a commit wait for other callers, at most for so many milliseconds.
+    /// Let a commit wait for other callers, at most this many milliseconds.
     #[arg(long = "group-commit", value_name = "MILLISECONDS", value_parser = milliseconds)]
     group_commit: Option<u64>,
     /// The size of the journal.

@@ -452,7 +452,11 @@ fn explore(
     let outcome = ordo_crash_program::explore(recorded, check, job, before, stop, &tell)?;
     progress.finish();
     search.log.check()?;
-    if !quiet {
+    if !quiet && crate::commands::guest::is_within() {
+        // Computing costs nothing there: a speed would mean nothing.
+        let judged = outcome.counts.states - earlier + outcome.counts.in_recovery;
+        eprintln!("{}: {} states", recorded.system.name(), count(judged));
+    } else if !quiet {
         let judged = outcome.counts.states - earlier + outcome.counts.in_recovery;
         let rate = figure(judged as f64 / outcome.counts.seconds.max(1e-9));
         let (states, seconds) = (count(judged), outcome.counts.seconds);
