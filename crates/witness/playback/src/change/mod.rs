@@ -216,8 +216,7 @@ impl PlanChange {
             PlanChange::Overlap => timing::overlap(world),
             PlanChange::Differential => differential::change(world),
             PlanChange::Barriers(barriers) => timing::barriers(world, *barriers),
-            PlanChange::Disk(model) => no_model_beside_real(world)
-                .map(|()| world.stage.disks[0].0 = PlayDisk::Model(model)),
+            PlanChange::Disk(model) => place::disk(world, model),
             PlanChange::CacheOff => timing::cache_off(world),
             PlanChange::Layout(to) => layout::change(world, *to),
             PlanChange::Untangle

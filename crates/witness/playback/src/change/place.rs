@@ -9,6 +9,22 @@ use crate::plan::PlanStep;
 use crate::play::PlayDisk;
 use crate::traffic::Role;
 
+/// Another disk. A kernel sends no flushes to a disk without a volatile cache, so that a trace of
+/// one does not show those that the file system asks for; playback of calls knows them.
+pub(super) fn disk(world: &mut World<'_>, model: &'static Model) -> Result<(), String> {
+    no_model_beside_real(world)?;
+    let was_volatile = world.stage.disks[0].0.volatile_cache();
+    let has_log = world.plan.live().any(|n| world.plan.step(n).role == Role::Commit);
+    if was_volatile == Some(false) && model.volatile_cache() && has_log {
+        return Err(format!(
+            "the trace's disk has no volatile cache, so the kernel sent it no flushes; {} has one, and which flushes it would get is not in the requests. Record with --calls, or on a disk with a cache",
+            model.name
+        ));
+    }
+    world.stage.disks[0].0 = PlayDisk::Model(model);
+    Ok(())
+}
+
 /// Moves the journal. The blocks at its new place change places with it, as `mke2fs` would have put
 /// them elsewhere.
 pub(super) fn journal_at(world: &mut World<'_>, at: JournalPlace) -> Result<(), String> {

@@ -313,6 +313,14 @@ impl<'a> Predictor<'a> {
         Ok(told.collect())
     }
 
+    /// Whether a set of changes has a disk with a volatile cache in the place of one without: the
+    /// trace does not show the flushes that it would get.
+    pub fn needs_flushes(&self, changes: &[PlanChange]) -> bool {
+        let has_none = self.disk.volatile_cache() == Some(false);
+        let gets_one = |change: &PlanChange| matches!(change, PlanChange::Disk(model) if model.volatile_cache());
+        has_none && changes.iter().any(gets_one)
+    }
+
     /// The journal of the trace: its place and size in bytes.
     pub fn journal(&self) -> Option<journal::JournalSpan> {
         journal::span(self.input.contents, &self.plan)

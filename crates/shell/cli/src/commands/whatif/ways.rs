@@ -66,11 +66,14 @@ impl<'a> Ways<'a> {
     }
 
     /// The way for a set of changes. Where one client waits at a time, another disk or place alters
-    /// no request, and these are as they were; with several it decides who is committed together.
+    /// no request, and these are as they were, unless the other disk is the first with a volatile
+    /// cache; with several clients it decides who is committed together.
     pub(super) fn method(&self, set: &[PlanChange]) -> Method {
         let is_of_places = !set.is_empty() && set.iter().all(PlanChange::is_of_places);
+        let needs_flushes = || self.predictor.needs_flushes(set);
         match &self.calls {
             Ok(_) if set.iter().any(PlanChange::needs_calls) => Method::Calls,
+            Ok(_) if needs_flushes() && !self.is_asked => Method::Calls,
             Ok((world, _)) if is_of_places && !world.plan.at_once && !self.is_asked => {
                 Method::Requests
             }
