@@ -225,6 +225,15 @@ on_disk! {
 }
 
 on_disk! {
+    /// FSYNC and FSYNCDIR.
+    pub struct FsyncIn: 16 {
+        0 fh => /** the open file */ fh: u64,
+        8 fsync_flags => /** what is to be durable (`FUSE_FSYNC_`) */ fsync_flags: u32,
+        12 padding => /** unused */ padding: u32,
+    }
+}
+
+on_disk! {
     /// FALLOCATE.
     pub struct FallocateIn: 32 {
         0 fh => /** the open file */ fh: u64,

@@ -42,7 +42,7 @@ const DM_LOG_WRITES: [Structure; 2] = [
 
 const BLKTRACE: [Structure; 1] = [("BlkEvent", BlkEvent::SIZE, BlkEvent::FIELDS)];
 
-const FUSE: [Structure; 38] = [
+const FUSE: [Structure; 39] = [
     ("InHeader", fuse::InHeader::SIZE, fuse::InHeader::FIELDS),
     ("OutHeader", fuse::OutHeader::SIZE, fuse::OutHeader::FIELDS),
     ("ForgetIn", fuse::ForgetIn::SIZE, fuse::ForgetIn::FIELDS),
@@ -64,6 +64,7 @@ const FUSE: [Structure; 38] = [
     ("InitIn", fuse::InitIn::SIZE, fuse::InitIn::FIELDS),
     ("InitInExt", fuse::InitInExt::SIZE, fuse::InitInExt::FIELDS),
     ("InitOut", fuse::InitOut::SIZE, fuse::InitOut::FIELDS),
+    ("FsyncIn", fuse::FsyncIn::SIZE, fuse::FsyncIn::FIELDS),
     ("FallocateIn", fuse::FallocateIn::SIZE, fuse::FallocateIn::FIELDS),
     ("LseekIn", fuse::LseekIn::SIZE, fuse::LseekIn::FIELDS),
     ("BmapIn", fuse::BmapIn::SIZE, fuse::BmapIn::FIELDS),

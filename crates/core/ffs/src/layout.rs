@@ -5,7 +5,9 @@ use std::rc::Rc;
 use ordo_cache::{BufKey, BufRef, Buffer, BufferClass};
 use ordo_format::ufs2::{Dinode, Group, ROOT_INO};
 use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache, SyncedInode};
-use ordo_ufs::{AttributeArea, Fill, InodeRecord, Layout, Limits, NewInode, PinnedInode, io_error};
+use ordo_ufs::{
+    AttributeArea, Fill, InodeRecord, Layout, Limits, NewInode, PinnedInode, SyncScope, io_error,
+};
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs};
 
 use crate::allocation::AllocationSummary;
@@ -297,13 +299,18 @@ impl Layout for Ffs {
         }
     }
 
-    async fn fsync(&self, ip: &FfsInode) -> FsResult<()> {
+    async fn fsync(&self, ip: &FfsInode, scope: SyncScope) -> FsResult<()> {
         let block = self.inode_buffer(ip.ino()).await?;
         let is_written = ip.pointers().is_written(&block);
-        let inode = SyncedInode { ino: ip.ino(), block: &block, is_written };
+        let settled = self.cache.ordering().settled();
+        let contents_only = scope == SyncScope::Contents && settled.has(ip.ino());
+        let inode = SyncedInode { ino: ip.ino(), block: &block, is_written, contents_only };
+        let sync = settled.begin(ip.ino());
         self.cache.ordering().fsync(&self.cache, inode).await.map_err(io_error)?;
         // An earlier failure may concern blocks that lead to this file.
-        self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))
+        self.cache.failure().map_or(Ok(()), |failure| Err(io_error(failure)))?;
+        settled.end(sync);
+        Ok(())
     }
 
     async fn sync(&self) -> FsResult<()> {

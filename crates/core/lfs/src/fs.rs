@@ -121,6 +121,10 @@ impl FileSystem for LfsReader {
         self.load(ino).await.map(drop)
     }
 
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.fsync(ino).await
+    }
+
     async fn sync(&self) -> FsResult<()> {
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! - [`change`]: the changes, by meaning.
 //! - [`policy`]: the traits of an ordering and of its operations, [`OrderedCache`], and [`Op`],
 //!   through which the core makes every change of metadata.
+//! - [`settled`]: the files of which an `fdatasync` writes contents only.
 //! - [`none`], [`sync`], [`soft_updates`], [`journal`]: the orderings.
 //!
 //! Invariants:
@@ -24,6 +25,7 @@ pub mod change;
 pub mod journal;
 pub mod none;
 pub mod policy;
+pub mod settled;
 pub mod soft_updates;
 pub mod sync;
 
@@ -37,5 +39,6 @@ pub use policy::{
     Admitted, Begun, BlockFuture, Dependencies, Image, Op, OrderedCache, Ordering, OrderingOp,
     OrderingPolicy, RecoverError, Recovery, SyncedInode,
 };
+pub use settled::{Settled, Settling};
 pub use soft_updates::{SoftOptions, SoftRules, SoftStats, SoftUpdates};
 pub use sync::{SyncOrder, SyncRules};

@@ -9,7 +9,7 @@ use ordo_runtime::sync::Notify;
 use ordo_runtime::{MaybeFuture, Runtime};
 use ordo_wafs::LogError;
 
-use crate::{Change, DeferredFree, OpKind, What};
+use crate::{Change, DeferredFree, OpKind, Settled, What};
 
 /// Counters of an ordering that rolls changes back and defers frees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,9 @@ pub struct SyncedInode<'a> {
     /// with other inodes, and what the ordering has rolled back in the inode still has to be
     /// written.
     pub is_written: bool,
+    /// Whether contents are enough: the caller does not wait for the inode, and what is on disk
+    /// leads to all of the contents ([`Settled`]).
+    pub contents_only: bool,
 }
 
 /// An ordering of metadata writes. A new ordering implements this trait, [`WriteGate`] for the
@@ -97,7 +100,8 @@ pub trait OrderingPolicy: WriteGate {
 
     /// Makes a file durable: its contents, its inode, and everything that is needed to find it
     /// after a crash. The default writes the file's blocks, then the block of its inode, also where
-    /// only other inodes in it are dirty.
+    /// only other inodes in it are dirty. For [`contents_only`](SyncedInode::contents_only) the
+    /// inode need not be written.
     ///
     /// # Errors
     /// The device failed.
@@ -105,9 +109,18 @@ pub trait OrderingPolicy: WriteGate {
         MaybeFuture::boxed(async move {
             cache.flush_file(inode.ino).await?;
             cache.barrier().await?;
+            if inode.contents_only {
+                return Ok(());
+            }
             cache.write_now(std::slice::from_ref(inode.block)).await?;
             cache.barrier().await
         })
+    }
+
+    /// Whether an `fdatasync` makes the size of a file durable that has grown without a new
+    /// pointer. Only false to show that this is needed.
+    fn keeps_synced_size(&self) -> bool {
+        true
     }
 
     /// Brings an image that a crash left to a state in which it can be used, before any block of it
@@ -240,11 +253,18 @@ pub trait OrderingOp: 'static {
 /// Any ordering. Clones are the same one. Code above this crate is compiled once, and not once for
 /// each ordering.
 #[derive(Clone)]
-pub struct Ordering(Rc<dyn OrderingPolicy>);
+pub struct Ordering(Rc<dyn OrderingPolicy>, Rc<Settled>);
 
 impl<P: OrderingPolicy> From<P> for Ordering {
     fn from(policy: P) -> Ordering {
-        Ordering(Rc::new(policy))
+        Ordering(Rc::new(policy), Rc::default())
+    }
+}
+
+impl Ordering {
+    /// The files of which an `fdatasync` writes contents only.
+    pub fn settled(&self) -> &Settled {
+        &self.1
     }
 }
 
@@ -473,6 +493,7 @@ impl<'c> Op<'c> {
 
     fn note_change(&mut self, buf: &BufRef, ranges: &[Range<usize>], what: &What<'_>) {
         self.changed = true;
+        self.ordering.settled().note(what, self.ordering.keeps_synced_size());
         self.under.record(&Change { buf, ranges, old: &self.old, what: *what });
         self.cache.mark_dirty(buf);
         self.cache.charge_gate();

@@ -18,6 +18,7 @@
 //! | fragments are allocated again that a file left when it grew | the block with the pointer that led there, which leads elsewhere now | [`MOVED_BEFORE_REUSE`](SyncRules::MOVED_BEFORE_REUSE) |
 //! | a pointer is set to the place to which the last fragments of a file have moved | their contents there, if they were stored at the old place | [`CONTENTS_BEFORE_MOVE`](SyncRules::CONTENTS_BEFORE_MOVE) |
 //! | the operation returns, or removes another name | the directory blocks that it changed, the inode of a directory that grew, and after that the indirect block with the pointer to the new space | [`DURABLE_ON_RETURN`](SyncRules::DURABLE_ON_RETURN) |
+//! | an fdatasync returns | the inode, if the file has grown since it was durable | [`DATASYNC_KEEPS_SIZE`](SyncRules::DATASYNC_KEEPS_SIZE) |
 //!
 //! No other write is waited for, as in the original (whose blocks of inodes were all filled
 //! beforehand). Bitmaps and counts are delayed, so an image that was not unmounted must be checked.
@@ -77,6 +78,8 @@ bitflags::bitflags! {
         /// another user's removed file; and no call can make the target durable, except an fsync of
         /// the link's directory.
         const TARGET_BEFORE_POINTER = 2048;
+        /// An fdatasync makes the size of a file that grew durable.
+        const DATASYNC_KEEPS_SIZE = 4096;
     }
 }
 
@@ -268,6 +271,10 @@ impl OrderingPolicy for SyncOrder {
 
     fn whole_inodes(&self) -> bool {
         false
+    }
+
+    fn keeps_synced_size(&self) -> bool {
+        self.0.is_on(SyncRules::DATASYNC_KEEPS_SIZE)
     }
 
     fn begin<'a>(&'a self, _cache: &'a Cache, _kind: OpKind) -> Begun<'a> {

@@ -213,7 +213,7 @@ impl<L: Layout> Ufs<L> {
         if written > 0 {
             let size = ip.size().max(offset + written as u64);
             if size != before || op.has_changed() || !self.has_times_of_now(ip, blocks) {
-                self.store_size(&mut op, ip, size).await?;
+                self.store_size(&mut op, ip, (before, size)).await?;
             }
         }
         op.end().await.map_err(io_error)?;
@@ -340,9 +340,15 @@ impl<L: Layout> Ufs<L> {
         Ok(())
     }
 
-    async fn store_size(&self, op: &mut Op<'_>, ip: &LayoutInode<L>, size: u64) -> FsResult<()> {
+    /// Stores a file's size in place of an old one, and the times of a write.
+    async fn store_size(
+        &self,
+        op: &mut Op<'_>,
+        ip: &LayoutInode<L>,
+        (old, size): (u64, u64),
+    ) -> FsResult<()> {
         let now = self.now();
-        let what = What::SetSize { ino: ip.ino(), old: ip.size(), new: size, directory: false };
+        let what = What::SetSize { ino: ip.ino(), old, new: size, directory: false };
         self.update_inode(op, ip, what, |d| {
             d.size = size;
             (d.mtime, d.ctime) = (now, now);

@@ -6,7 +6,19 @@ use ordo_vfs::{
 };
 
 use crate::Ufs;
-use crate::layout::Layout;
+use crate::layout::{Layout, SyncScope};
+
+impl<L: Layout> Ufs<L> {
+    /// Makes a file durable, as far as the scope has it.
+    async fn sync_file(&self, ino: Ino, scope: SyncScope) -> FsResult<()> {
+        let ip = self.inode_of(ino).await?;
+        let _guard = ip.lock.write().await;
+        self.still_there(&ip)?;
+        let done = self.layout().fsync(&ip, scope).await;
+        self.cache().drop_behind_rest();
+        done
+    }
+}
 
 impl<L: Layout> FileSystem for Ufs<L> {
     fn root(&self) -> Ino {
@@ -117,12 +129,11 @@ impl<L: Layout> FileSystem for Ufs<L> {
     }
 
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
-        let ip = self.inode_of(ino).await?;
-        let _guard = ip.lock.write().await;
-        self.still_there(&ip)?;
-        let done = self.layout().fsync(&ip).await;
-        self.cache().drop_behind_rest();
-        done
+        self.sync_file(ino, SyncScope::File).await
+    }
+
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.sync_file(ino, SyncScope::Contents).await
     }
 
     async fn sync(&self) -> FsResult<()> {

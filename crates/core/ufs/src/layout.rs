@@ -15,6 +15,15 @@ use crate::LayoutInode;
 use crate::dir::format::DirFormat;
 use crate::inode::InodeRecord;
 
+/// The part of a file that is to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncScope {
+    /// All of it (`fsync`).
+    File,
+    /// Its contents, and all that is needed to read them (`fdatasync`).
+    Contents,
+}
+
 /// The limits of a layout's files. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -294,11 +303,13 @@ pub trait Layout: Sized + 'static {
     /// The numbers of blocks and inodes, in all and free.
     fn statfs(&self) -> StatFs;
 
-    /// Makes one file durable: its contents, its inode, and everything on which they depend.
+    /// Makes one file durable: its contents, its inode, and everything on which they depend. Under
+    /// [`SyncScope::Contents`] the inode may be left out where it leads to all contents as it is
+    /// on disk.
     ///
     /// # Errors
     /// The device failed.
-    async fn fsync(&self, ip: &LayoutInode<Self>) -> FsResult<()>;
+    async fn fsync(&self, ip: &LayoutInode<Self>, scope: SyncScope) -> FsResult<()>;
 
     /// Makes everything durable.
     ///

@@ -50,7 +50,7 @@ use ordo_vfs::{Errno, FsError, FsResult, Ino, Timestamp};
 pub use dir::format::{CHUNK, DirDamage, DirFormat, DirRecord, FreeSpace};
 pub use error::io_error;
 pub use inode::{Inode, InodeRecord, InodeTable};
-pub use layout::{AttributeArea, Fill, Layout, Limits, NewInode, PinnedInode};
+pub use layout::{AttributeArea, Fill, Layout, Limits, NewInode, PinnedInode, SyncScope};
 
 /// An inode of the layout `L`.
 pub type LayoutInode<L> = Inode<<L as Layout>::Pointers>;

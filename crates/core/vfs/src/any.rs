@@ -81,6 +81,7 @@ erased! {
     readdir(dir: Ino, cookie: Cookie, each: &'a mut dyn FnMut(DirEntry<'_>) -> bool) -> ();
     statfs() -> StatFs;
     fsync(ino: Ino) -> ();
+    fdatasync(ino: Ino) -> ();
     sync() -> ();
     getxattr(ino: Ino, name: &'a [u8]) -> Vec<u8>;
     setxattr(ino: Ino, name: &'a [u8], value: &'a [u8], mode: XattrMode) -> ();

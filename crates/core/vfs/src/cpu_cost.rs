@@ -51,7 +51,7 @@ impl<F> WithCpuCost<F> {
 impl<F: FileSystem> FileSystem for WithCpuCost<F> {
     // These operations copy too few bytes to be charged.
     crate::delegate! { this => this.inner, result => this.pay(result, |_| 0).await; root, lookup, open, close, getattr, setattr,
-    create, tmpfile, link, unlink, rmdir, rename, readlink, allocate, punch_hole, seek, extents, statfs, fsync, sync,
+    create, tmpfile, link, unlink, rmdir, rename, readlink, allocate, punch_hole, seek, extents, statfs, fsync, fdatasync, sync,
     listxattr, removexattr }
 
     async fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> FsResult<usize> {

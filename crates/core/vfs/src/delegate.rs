@@ -18,8 +18,8 @@ use crate::any::AnyFs;
 ///
 /// impl<F: FileSystem> FileSystem for Counted<F> {
 ///     delegate! { this => this.0; root, lookup, open, close, getattr, setattr, create, tmpfile, link, unlink, rmdir, rename,
-///         readlink, read, allocate, punch_hole, seek, extents, readdir, statfs, fsync, sync, getxattr, setxattr, listxattr,
-///         removexattr }
+///         readlink, read, allocate, punch_hole, seek, extents, readdir, statfs, fsync, fdatasync, sync, getxattr, setxattr,
+///         listxattr, removexattr }
 ///
 ///     async fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> FsResult<usize> {
 ///         self.1.update(|bytes| bytes + data.len() as u64);
@@ -77,6 +77,7 @@ macro_rules! operation {
         $crate::operation! { readdir $how }
         $crate::operation! { statfs $how }
         $crate::operation! { fsync $how }
+        $crate::operation! { fdatasync $how }
         $crate::operation! { sync $how }
         $crate::operation! { getxattr $how }
         $crate::operation! { setxattr $how }
@@ -126,6 +127,7 @@ macro_rules! operation {
     };
     (statfs $how:tt) => { $crate::operation! { $how statfs() -> $crate::StatFs } };
     (fsync $how:tt) => { $crate::operation! { $how fsync(ino: $crate::Ino) } };
+    (fdatasync $how:tt) => { $crate::operation! { $how fdatasync(ino: $crate::Ino) } };
     (sync $how:tt) => { $crate::operation! { $how sync() } };
     (getxattr $how:tt) => { $crate::operation! { $how getxattr(ino: $crate::Ino, name: &[u8]) -> Vec<u8> } };
     (setxattr $how:tt) => {

@@ -157,6 +157,11 @@ pub trait FileSystem {
     /// Makes the file's data, attributes and names durable.
     async fn fsync(&self, ino: Ino) -> FsResult<()>;
 
+    /// Makes the file's contents durable, with its size and all else that is needed to read them
+    /// after a crash. Times, owner and permissions may be older then. A file that was never durable
+    /// since it was made becomes durable with its names, as by [`fsync`](Self::fsync).
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()>;
+
     /// Makes everything durable.
     async fn sync(&self) -> FsResult<()>;
 

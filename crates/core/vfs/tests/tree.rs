@@ -203,7 +203,7 @@ struct CountedReads(ModelFs, Cell<u64>);
 
 impl FileSystem for CountedReads {
     ordo_vfs::delegate! { this => this.0; root, lookup, open, close, getattr, setattr, create, tmpfile, link, unlink, rmdir,
-    rename, readlink, write, allocate, punch_hole, extents, readdir, statfs, fsync, sync, getxattr, setxattr,
+    rename, readlink, write, allocate, punch_hole, extents, readdir, statfs, fsync, fdatasync, sync, getxattr, setxattr,
     listxattr, removexattr }
 
     async fn seek(&self, _: Ino, offset: u64, what: Seek) -> FsResult<u64> {

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 
 use ordo_format::fuse::{
     AttrOut, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, ForgetIn,
-    FuseAttr, FuseDirent, FuseStatx, GetxattrIn, InHeader, InitIn, IoctlIn, Kstatfs, LinkIn,
-    LseekIn, MkdirIn, MknodIn, NotifyInvalInodeOut, OutHeader, ReadIn, Rename2In, RenameIn,
+    FsyncIn, FuseAttr, FuseDirent, FuseStatx, GetxattrIn, InHeader, InitIn, IoctlIn, Kstatfs,
+    LinkIn, LseekIn, MkdirIn, MknodIn, NotifyInvalInodeOut, OutHeader, ReadIn, Rename2In, RenameIn,
     SetattrIn, SetxattrIn, StatxOut, SxTime, WriteIn,
 };
 use ordo_format::{Endian, OnDisk};
@@ -68,7 +68,7 @@ opcodes! {
     Write = 16, WriteIn;
     Statfs = 17, [u8; 0];
     Release = 18, [u8; 24];
-    Fsync = 20, [u8; 16];
+    Fsync = 20, FsyncIn;
     Setxattr = 21, SetxattrIn;
     Getxattr = 22, GetxattrIn;
     Listxattr = 23, GetxattrIn;
@@ -78,7 +78,7 @@ opcodes! {
     Opendir = 27, [u8; 8];
     Readdir = 28, ReadIn;
     Releasedir = 29, [u8; 24];
-    Fsyncdir = 30, [u8; 16];
+    Fsyncdir = 30, FsyncIn;
     Access = 34, [u8; 8];
     Create = 35, CreateIn;
     Interrupt = 36, [u8; 8];
@@ -155,6 +155,9 @@ pub mod fattr {
     pub const MTIME_NOW: u32 = 1 << 8;
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
+
+/// An FSYNC is an `fdatasync`.
+pub const FSYNC_FDATASYNC: u32 = 1;
 
 /// The write must remove set-id bits.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;

@@ -237,6 +237,10 @@ impl FileSystem for DeviceFs {
         Ok(())
     }
 
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.fsync(ino).await
+    }
+
     async fn sync(&self) -> FsResult<()> {
         Ok(())
     }

@@ -131,6 +131,7 @@ impl<F: FileSystem> Client<F> {
                 fs.write(file, at, &data).await.map(drop)
             }
             ScriptStep::Fsync(p) => fs.fsync(self.find(p).await?).await,
+            ScriptStep::Fdatasync(p) => fs.fdatasync(self.find(p).await?).await,
             ScriptStep::Sync => fs.sync().await,
             ScriptStep::Pause(ms) => {
                 self.runtime.sleep(Duration::from_millis(ms.into())).await;
@@ -141,6 +142,7 @@ impl<F: FileSystem> Client<F> {
             | ScriptStep::WriteOpen(..)
             | ScriptStep::Name(..)
             | ScriptStep::FsyncOpen(_)
+            | ScriptStep::FdatasyncOpen(_)
             | ScriptStep::Close(_) => self.with_open(step, number).await,
             _ => self.change(step, number).await,
         }
@@ -171,6 +173,7 @@ impl<F: FileSystem> Client<F> {
                 fs.link(which(n)?.1, self.dir(p), &self.name(p)).await.map(drop)
             }
             ScriptStep::FsyncOpen(n) => fs.fsync(which(n)?.1).await,
+            ScriptStep::FdatasyncOpen(n) => fs.fdatasync(which(n)?.1).await,
             ScriptStep::Close(n) => {
                 let (index, ino) = which(n)?;
                 self.open.remove(index);

@@ -179,6 +179,9 @@ pub(crate) struct Worker<'h> {
     /// As `synced`, for the last fsync of each object itself: its inode and contents are durable
     /// too.
     pub fsynced_itself: FxHashMap<ObjectId, usize>,
+    /// As `synced`, for the last fsync or fdatasync of each object: its contents and its size are
+    /// durable.
+    pub datasynced: FxHashMap<ObjectId, usize>,
 }
 
 impl Expect {
@@ -222,6 +225,7 @@ impl<'h> Worker<'h> {
             synced: 0,
             fsynced: FxHashMap::default(),
             fsynced_itself: FxHashMap::default(),
+            datasynced: FxHashMap::default(),
         }
     }
 }
@@ -244,15 +248,41 @@ impl Worker<'_> {
             match call.purpose {
                 Purpose::Sync => self.synced = self.synced.max(call.began),
                 Purpose::Fsync(object) => self.fsync(object, call.began),
+                Purpose::Fdatasync(object) if self.is_first_sync(object, i) => {
+                    self.fsync(object, call.began);
+                }
+                Purpose::Fdatasync(object) => self.fdatasync(object, call.began),
                 _ => {}
             }
         }
+    }
+
+    /// Whether no other call can have made an object durable between its making and the end of
+    /// this fdatasync, which then makes it durable with its names.
+    pub fn is_first_sync(&self, object: ObjectId, call: usize) -> bool {
+        let (calls, until) = (&self.history.calls, self.ended(call));
+        let Some((made, _)) = self.history.objects[object].metadata.first() else { return false };
+        let from = calls[*made].began;
+        let syncs = |purpose: Purpose| match purpose {
+            Purpose::Sync => true,
+            Purpose::Fsync(of) | Purpose::Fdatasync(of) => of == object,
+            _ => false,
+        };
+        let others = calls.iter().enumerate().filter(|(n, c)| *n != call && syncs(c.purpose));
+        !others.into_iter().any(|(n, c)| c.began < until && self.ended(n) > from)
+    }
+
+    /// Notes an fdatasync, which makes an object's contents and size durable.
+    pub fn fdatasync(&mut self, object: ObjectId, began: usize) {
+        let at = self.datasynced.entry(object).or_default();
+        *at = began.max(*at);
     }
 
     /// Notes an fsync, which makes the object durable, and the names that lead to it.
     fn fsync(&mut self, object: ObjectId, began: usize) {
         let itself = self.fsynced_itself.entry(object).or_default();
         *itself = began.max(*itself);
+        self.fdatasync(object, began);
         let mut todo = vec![object];
         let mut seen = BTreeSet::new();
         while let Some(object) = todo.pop() {
@@ -324,7 +354,7 @@ impl Worker<'_> {
         if o.indeterminate || o.file_type == ordo_vfs::FileType::Directory {
             return None;
         }
-        let is_durable = |call| self.is_durable(object, call);
+        let is_durable = |call| self.are_contents_durable(object, call);
         let mut size = self.expected(0, &o.sizes, is_durable);
         if o.file_type == ordo_vfs::FileType::Symlink {
             // A link never exists without its target.
@@ -338,7 +368,13 @@ impl Worker<'_> {
         Some(FileExpected { size, sectors })
     }
 
-    /// Whether the change that a call made of an object's inode and contents is durable.
+    /// Whether the change that a call made of an object's contents or size is durable.
+    fn are_contents_durable(&self, object: ObjectId, call: usize) -> bool {
+        let synced = self.datasynced.get(&object).copied().unwrap_or(0);
+        self.ended(call) < self.synced.max(synced)
+    }
+
+    /// Whether the change that a call made of an object's inode is durable.
     fn is_durable(&self, object: ObjectId, call: usize) -> bool {
         let fsynced = self.fsynced_itself.get(&object).copied().unwrap_or(0);
         self.ended(call) < self.synced.max(fsynced)

@@ -153,6 +153,13 @@ impl<'h> Following<'h> {
                 touched.synced = true;
             }
             Purpose::Fsync(object) => self.fsync(object, of.began, touched),
+            Purpose::Fdatasync(object) if self.worker.is_first_sync(object, call) => {
+                self.fsync(object, of.began, touched);
+            }
+            Purpose::Fdatasync(object) => {
+                self.worker.fdatasync(object, of.began);
+                touched.objects.insert(object);
+            }
             Purpose::Change if self.worker.durable_names => self.note_present(call),
             _ => {}
         }
@@ -174,6 +181,7 @@ impl<'h> Following<'h> {
     fn fsync(&mut self, object: ObjectId, began: usize, touched: &mut Touched) {
         let itself = self.worker.fsynced_itself.entry(object).or_default();
         *itself = began.max(*itself);
+        self.worker.fdatasync(object, began);
         touched.objects.insert(object);
         let (mut todo, mut seen) = (vec![object], BTreeSet::new());
         while let Some(object) = todo.pop() {

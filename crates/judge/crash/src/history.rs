@@ -63,6 +63,8 @@ pub enum Purpose {
     Nothing,
     /// The call makes a file durable.
     Fsync(ObjectId),
+    /// The call makes a file's contents and size durable.
+    Fdatasync(ObjectId),
     /// The call makes everything durable.
     Sync,
 }

@@ -84,7 +84,7 @@ fn history_fits(history: &History) -> bool {
     let call = |n: usize| n < calls;
     let object = |n: usize| n < objects;
     let purposes = history.calls.iter().all(|c| match c.purpose {
-        Purpose::Fsync(n) => object(n),
+        Purpose::Fsync(n) | Purpose::Fdatasync(n) => object(n),
         _ => true,
     });
     let things = history.objects.iter().all(|o| {

@@ -37,6 +37,8 @@ pub struct Search {
 /// The blocks of a small cache.
 const FEW: u32 = 12;
 
+/// The fsyncs in a hundred that are an fdatasync, where files are overwritten or grow in place.
+const DATASYNCS: u8 = 50;
 /// The number of rounds of a script that makes a log use its segments again.
 const CHURN: usize = 250;
 /// The number of rounds of a script that replaces batches of links.
@@ -87,9 +89,15 @@ impl Search {
                 return Script::links(seed, 2, LINK_ROUNDS);
             }
             _ if self.churn => return Script::overwrites(seed, 2, CHURN, geometry.block_size),
-            4 => return Script::overwrites(seed, 2, self.steps, geometry.block_size),
+            4 => {
+                let script = Script::overwrites(seed, 2, self.steps, geometry.block_size);
+                return script.with_datasyncs(seed, DATASYNCS);
+            }
             5 => return Script::reuse(seed, 2, 1 + self.steps / 40, geometry.block_size),
-            6 => return ScriptManner { append: 80, ..usual }.script(seed),
+            6 => {
+                let manner = ScriptManner { append: 80, datasync: DATASYNCS, ..usual };
+                return manner.script(seed);
+            }
             _ => {}
         }
         let manner = match seed % 3 {

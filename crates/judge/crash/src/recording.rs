@@ -314,6 +314,15 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
         result
     }
 
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        let object = self.recorder.borrow().object(ino);
+        let purpose = object.map_or(Purpose::Nothing, Purpose::Fdatasync);
+        let call = self.begin(purpose, format!("fdatasync {}", self.title(ino)));
+        let result = self.fs.fdatasync(ino).await;
+        self.end(call, &result, |_, ()| ());
+        result
+    }
+
     async fn sync(&self) -> FsResult<()> {
         let call = self.begin(Purpose::Sync, "sync".into());
         let result = self.fs.sync().await;

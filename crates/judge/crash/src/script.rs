@@ -57,6 +57,8 @@ pub enum ScriptStep {
     Strip(ScriptPlace, u8),
     /// Makes a file durable.
     Fsync(ScriptPlace),
+    /// Makes a file's contents and size durable.
+    Fdatasync(ScriptPlace),
     /// Makes everything durable.
     Sync,
     /// Waits for so many milliseconds.
@@ -72,6 +74,8 @@ pub enum ScriptStep {
     Name(u8, ScriptPlace),
     /// Makes one of the client's open files durable.
     FsyncOpen(u8),
+    /// Makes the contents and size of one of the client's open files durable.
+    FdatasyncOpen(u8),
     /// Closes one of the client's open files. Without a name it is freed.
     Close(u8),
     /// Allocates storage for `len` bytes at `at` of a file.
@@ -134,6 +138,22 @@ impl Script {
         Script { clients: (0..clients).map(|_| client()).collect() }
     }
 
+    /// This script with an fdatasync instead of so many percent of its fsyncs, chosen by a seed.
+    pub fn with_datasyncs(mut self, seed: u64, percent: u8) -> Script {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        for step in self.clients.iter_mut().flatten() {
+            let data = match *step {
+                ScriptStep::Fsync(place) => ScriptStep::Fdatasync(place),
+                ScriptStep::FsyncOpen(which) => ScriptStep::FdatasyncOpen(which),
+                _ => continue,
+            };
+            if rng.random_range(0..100) < percent {
+                *step = data;
+            }
+        }
+        self
+    }
+
     fn of(
         seed: u64,
         clients: usize,
@@ -182,12 +202,15 @@ pub struct ScriptManner {
     /// durable now and then. The files' last blocks grow by fragments and move, while older bytes
     /// in them are durable.
     pub append: u8,
+    /// The fsyncs in a hundred that are an fdatasync instead.
+    pub datasync: u8,
 }
 
 impl Default for ScriptManner {
     fn default() -> ScriptManner {
         let (clients, steps) = (3, 120);
-        ScriptManner { clients, steps, names: 0, far: 0, fsync: 0, pause: 0, open: 0, append: 0 }
+        let (names, far, fsync, pause, open, append, datasync) = (0, 0, 0, 0, 0, 0, 0);
+        ScriptManner { clients, steps, names, far, fsync, pause, open, append, datasync }
     }
 }
 
@@ -201,6 +224,10 @@ impl ScriptManner {
     /// The script with these properties. If only clients and steps are set, it is that of
     /// [`Script::random`].
     pub fn script(&self, seed: u64) -> Script {
+        if self.datasync > 0 {
+            let other = ScriptManner { datasync: 0, ..*self };
+            return other.script(seed).with_datasyncs(seed, self.datasync);
+        }
         let ScriptManner { clients, steps, .. } = *self;
         if (ScriptManner { clients, steps, ..ScriptManner::default() }) == *self {
             return Script::random(seed, clients, steps);
@@ -548,6 +575,9 @@ mod tests {
         let open = steps(ScriptManner { open: 40, ..usual });
         assert!(open.iter().filter(|s| matches!(s, ScriptStep::Tmpfile(_))).count() > 20);
         assert!(open.iter().filter(|s| matches!(s, ScriptStep::Allocate(..))).count() > 10);
+        let data = steps(ScriptManner { fsync: 30, datasync: 50, ..usual });
+        assert!(data.iter().filter(waits).count() > 100);
+        assert!(data.iter().filter(|s| matches!(s, ScriptStep::Fdatasync(_))).count() > 100);
         let pauses = steps(ScriptManner { pause: 9000, ..usual });
         assert!(pauses.iter().any(|s| matches!(s, ScriptStep::Pause(8000..))));
     }

@@ -380,4 +380,10 @@ impl<F: FileSystem> FileSystem for Counting<F> {
         self.add(FileOperation::Sync, Some(ino));
         Ok(())
     }
+
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.fs.fdatasync(ino).await?;
+        self.add(FileOperation::Sync, Some(ino));
+        Ok(())
+    }
 }

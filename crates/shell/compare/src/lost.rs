@@ -218,6 +218,17 @@ impl<F> Noted<F> {
     }
 }
 
+impl<F> Noted<F> {
+    /// Waits for an fsync or fdatasync, and notes how long that took.
+    async fn timed(&self, sync: impl Future<Output = FsResult<()>>) -> FsResult<()> {
+        let began = self.runtime.now();
+        sync.await?;
+        let waited = self.runtime.now().since(began).as_nanos() as u64;
+        self.counts.fsync_ns.borrow_mut().push(waited);
+        Ok(())
+    }
+}
+
 impl<F: FileSystem> FileSystem for Noted<F> {
     // These operations make no change that is recorded.
     ordo_vfs::delegate! { this => this.inner; root, lookup, open, close, getattr, readlink, read, seek, extents, statfs,
@@ -236,11 +247,11 @@ impl<F: FileSystem> FileSystem for Noted<F> {
     }
 
     async fn fsync(&self, ino: Ino) -> FsResult<()> {
-        let began = self.runtime.now();
-        self.inner.fsync(ino).await?;
-        let waited = self.runtime.now().since(began).as_nanos() as u64;
-        self.counts.fsync_ns.borrow_mut().push(waited);
-        Ok(())
+        self.timed(self.inner.fsync(ino)).await
+    }
+
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.timed(self.inner.fdatasync(ino)).await
     }
 
     async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {

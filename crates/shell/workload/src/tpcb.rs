@@ -188,7 +188,7 @@ impl Tpcb {
             files::write(fs, tables.log, at, line, LOG_RECORD as usize).await?;
         }
         if number % self.commit == self.commit - 1 {
-            fs.fsync(tables.log).await?;
+            fs.fdatasync(tables.log).await?;
         }
         Ok(())
     }

@@ -490,7 +490,7 @@ impl<F: FileSystem> Database<'_, F> {
             return Ok(());
         }
         let all = self.logged.get();
-        self.fs.fsync(self.log).await?;
+        self.fs.fdatasync(self.log).await?;
         *held.get_mut() = all;
         Ok(())
     }

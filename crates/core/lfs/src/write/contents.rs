@@ -7,13 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use ordo_block::BlockDevice;
+use ordo_block::{BlockDevice, BlockError};
 use ordo_cache::{BufRef, Gathered};
 use ordo_format::lfs::{IFILE_INO, LE, LfsInode};
 use ordo_vfs::{Errno, FileType, FsError, FsResult};
 
 use super::state::LogState;
-use super::store::{Store, decode};
+use super::store::{INODES, Store, decode};
 use super::work::{Content, Work};
 use super::writer::SegmentWriter;
 use crate::data::{DataDevice, DataSpace, is_regular};
@@ -56,6 +56,14 @@ impl Store {
         self.data.is_some()
             && number >= 0
             && self.peek_inode(ino).is_some_and(|pin| self.is_on_data_in(&pin, number))
+    }
+
+    /// The block of the data device in which a file's block is overwritten; `None` if it has none,
+    /// or if that cannot be told without reading.
+    pub fn place_on_data(&self, ino: u64, number: i64) -> Option<i64> {
+        let is_on_data = ino != INODES && self.is_on_data_of(ino, number);
+        let pointer = is_on_data.then(|| self.peek_pointer(ino, number))??;
+        (pointer > 0).then_some(pointer)
     }
 
     /// The cache's address of a file's block, on either device.
@@ -165,6 +173,35 @@ impl SegmentWriter {
             }
         }
         placed
+    }
+
+    /// Makes the contents of a file durable without the log, if all that are dirty have a place on
+    /// the data device. Returns whether they have.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn flush_contents(&self, ino: u64) -> Result<bool, BlockError> {
+        {
+            let _one = self.one.lock().await;
+            let Some(placed) = self.places_of_dirty(ino) else { return Ok(false) };
+            if !placed.is_empty() {
+                self.unflushed.set(true);
+                self.write_all(self.content_requests(placed)).await?;
+            }
+            self.flush_if_needed().await?;
+        }
+        self.store().cache.failure().map_or(Ok(true), Err)
+    }
+
+    /// The dirty blocks of a file with their places on the data device; `None` if one of them has
+    /// none.
+    fn places_of_dirty(&self, ino: u64) -> Option<Placed> {
+        let store = self.store();
+        let place_of = |buf: BufRef| {
+            let pointer = store.place_on_data(ino, buf.key().block)?;
+            Some((store.data.as_ref()?.address_of(pointer), buf))
+        };
+        store.cache.dirty_of(ino).into_iter().map(place_of).collect()
     }
 
     /// Makes the requests for contents, in the order of their addresses.

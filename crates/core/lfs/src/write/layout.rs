@@ -5,7 +5,9 @@ use std::rc::Rc;
 use ordo_cache::BufRef;
 use ordo_format::lfs::{IFILE_INO, LE, LfsInode, ROOT_INO, Width, inode::pointer_area};
 use ordo_ordering::{Admitted, DeferredFree, Op, OpKind, OrderedCache, What};
-use ordo_ufs::{Fill, Inode, InodeRecord, Layout, Limits, NewInode, PinnedInode, io_error};
+use ordo_ufs::{
+    Fill, Inode, InodeRecord, Layout, Limits, NewInode, PinnedInode, SyncScope, io_error,
+};
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs, Timestamp};
 
 use super::Shared;
@@ -416,9 +418,18 @@ impl Layout for LogLayout {
         }
     }
 
-    async fn fsync(&self, ip: &LogInode) -> FsResult<()> {
-        self.make_space().await?;
-        self.writer.flush_log(ip.ino()).await.map_err(io_error)
+    async fn fsync(&self, ip: &LogInode, scope: SyncScope) -> FsResult<()> {
+        let settled = self.store.cache.ordering().settled();
+        let contents_only = scope == SyncScope::Contents && settled.has(ip.ino());
+        let sync = settled.begin(ip.ino());
+        let are_written =
+            contents_only && self.writer.flush_contents(ip.ino()).await.map_err(io_error)?;
+        if !are_written {
+            self.make_space().await?;
+            self.writer.flush_log(ip.ino()).await.map_err(io_error)?;
+        }
+        settled.end(sync);
+        Ok(())
     }
 
     async fn sync(&self) -> FsResult<()> {

@@ -117,7 +117,8 @@ async fn mount_on(
     state.sb.pflags = 0;
     let orphans = state.ifile.orphans(&disk.sb);
     let blocks_max = (u64::from(disk.sb.ssize / disk.sb.bsize) / 4).clamp(16, 64);
-    let order = LogOrder::new(blocks_max);
+    let keeps_size = options.rules.contains(LfsRules::DATASYNC_KEEPS_SIZE);
+    let order = LogOrder::new(blocks_max, keeps_size);
     let devices =
         [device.clone()].into_iter().chain(data.iter().map(|data| data.device.clone())).collect();
     let cache = OrderedCache::over(runtime, devices, order.clone(), options.cache.clone());

@@ -35,6 +35,8 @@ struct OperationGate {
     changed: Notify,
     space_provider: RefCell<Option<Weak<dyn SpaceProvider>>>,
     blocks_max: u64,
+    /// Whether an `fdatasync` keeps the size of a file that grew.
+    keeps_synced_size: bool,
     /// A number that grows with each operation and with each block that is read.
     activity: Cell<u64>,
 }
@@ -45,7 +47,8 @@ pub struct LogOrder(Rc<OperationGate>);
 
 impl LogOrder {
     /// An ordering whose operations allocate or free at most `blocks_max` blocks.
-    pub fn new(blocks_max: u64) -> LogOrder {
+    /// `keeps_synced_size`: an `fdatasync` keeps the size of a file that grew, as it must.
+    pub fn new(blocks_max: u64, keeps_synced_size: bool) -> LogOrder {
         let changed = Notify::new("operations on the log", 0);
         LogOrder(Rc::new(OperationGate {
             under_way: Cell::new(0),
@@ -53,6 +56,7 @@ impl LogOrder {
             changed,
             space_provider: RefCell::new(None),
             blocks_max,
+            keeps_synced_size,
             activity: Cell::new(0),
         }))
     }
@@ -175,6 +179,10 @@ impl OrderingPolicy for LogOrder {
 
     fn blocks_max(&self) -> u64 {
         self.0.blocks_max
+    }
+
+    fn keeps_synced_size(&self) -> bool {
+        self.0.keeps_synced_size
     }
 
     fn begin<'a>(&'a self, _cache: &'a Cache, kind: OpKind) -> Begun<'a> {

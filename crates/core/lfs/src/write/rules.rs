@@ -18,6 +18,8 @@ bitflags::bitflags! {
         /// In a log without seals the blocks of a write-out are durable before its summaries are
         /// written.
         const BLOCKS_FIRST = 1 << 4;
+        /// An fdatasync makes the size of a file that grew durable.
+        const DATASYNC_KEEPS_SIZE = 1 << 5;
     }
 }
 

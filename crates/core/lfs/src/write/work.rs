@@ -210,10 +210,7 @@ impl Store {
     /// Whether a dirty block need not be written with metadata: it is overwritten in its place on
     /// the data device, so no pointer changes, and its file has the size that the log has.
     fn may_stay_dirty(&self, ino: u64, number: i64) -> bool {
-        ino != INODES
-            && self.is_on_data_of(ino, number)
-            && !self.state.borrow().resized.contains(&ino)
-            && self.peek_pointer(ino, number).is_some_and(|pointer| pointer > 0)
+        self.place_on_data(ino, number).is_some() && !self.state.borrow().resized.contains(&ino)
     }
 
     /// Adds a dirty buffer, with the inode and indirect blocks above it pinned.

@@ -40,14 +40,14 @@ pub struct SegmentWriter {
     store: Shared,
     form: LogForm,
     /// The lock of the task that writes.
-    one: Mutex<()>,
+    pub(super) one: Mutex<()>,
     /// The superblock that the next checkpoint writes: 0 or 1.
     next_superblock: Cell<usize>,
     last_checkpoint: Cell<Time>,
     /// The number of checkpoints so far.
     pub checkpoints: Cell<u64>,
     /// Whether the end of the log may still be in the device's volatile cache.
-    unflushed: Cell<bool>,
+    pub(super) unflushed: Cell<bool>,
     /// The time between two checkpoints while something is written.
     interval: Duration,
 }
@@ -140,7 +140,7 @@ impl SegmentWriter {
         &self.store
     }
 
-    async fn flush_if_needed(&self) -> Result<(), BlockError> {
+    pub(super) async fn flush_if_needed(&self) -> Result<(), BlockError> {
         if self.unflushed.get() {
             self.store.cache.barrier().await?;
             self.unflushed.set(false);
@@ -326,7 +326,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    async fn write_all(&self, requests: Vec<Gathered>) -> Result<(), BlockError> {
+    pub(super) async fn write_all(&self, requests: Vec<Gathered>) -> Result<(), BlockError> {
         let writes = requests.into_iter().map(|r| self.store.cache.write_gathered(r, false));
         buffer_unordered(REQUESTS, writes, |_, result| result).await
     }

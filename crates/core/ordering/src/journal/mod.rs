@@ -106,6 +106,8 @@ bitflags::bitflags! {
         /// The log has a block of contents whole before it has differences, again after each write
         /// of it in place.
         const WHOLE_FIRST = 4096;
+        /// An fdatasync makes the size of a file that grew durable.
+        const DATASYNC_KEEPS_SIZE = 8192;
     }
 }
 

@@ -144,6 +144,12 @@ impl JournalMode {
         self.contents != LogContents::None
     }
 
+    /// Whether contents that are overwritten are durable when they have been written in their
+    /// places: the log never has them.
+    pub(super) fn writes_in_place(self) -> bool {
+        matches!(self.contents, LogContents::None | LogContents::Ordered)
+    }
+
     /// Whether the journal does more at a commit than write its log.
     pub(super) fn has_commits(self) -> bool {
         self != JournalMode { every: self.every, ..JournalMode::default() }

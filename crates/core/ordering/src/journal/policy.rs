@@ -201,6 +201,9 @@ async fn write_contents(state: &State, cache: &Cache, ino: u64) -> Result<(), Bl
 async fn write_together(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
     let contents = dirty_contents(cache, ino);
     cache.write_all(contents.clone(), !cache.is_volatile()).await?;
+    // Another task may write these as soon as the commit lets it, after the flush below began.
+    let is_left = |buf: &BufRef| buf.is_dirty();
+    let were_left = contents.iter().any(is_left);
     let written = cache.write_epoch();
     if state.options.shares_device && cache.is_volatile() {
         state.commit_all_with(&|| Box::pin(cache.barrier_after_another())).await?;
@@ -208,7 +211,7 @@ async fn write_together(state: &State, cache: &Cache, ino: u64) -> Result<(), Bl
         state.commit_all().await?;
     }
     cache.barrier_of(written).await?;
-    if contents.iter().any(|buf| buf.is_dirty()) {
+    if were_left || contents.iter().any(is_left) {
         // Some were held back, or have changed meanwhile. After the commit the others can be
         // written.
         wait_while_held(state, cache, ino).await?;
@@ -244,6 +247,10 @@ impl OrderingPolicy for JournalOrder {
         true
     }
 
+    fn keeps_synced_size(&self) -> bool {
+        self.state.is_on(JournalRules::DATASYNC_KEEPS_SIZE)
+    }
+
     fn writes_behind(&self) -> bool {
         self.state.options.mode.contents != LogContents::Data
     }
@@ -269,6 +276,9 @@ impl OrderingPolicy for JournalOrder {
         let ino = inode.ino;
         MaybeFuture::boxed(async move {
             let state = &self.state;
+            if inode.contents_only && state.options.mode.writes_in_place() {
+                return write_contents(state, cache, ino).await;
+            }
             if state.options.mode.has_commits() {
                 return commit::fsync(state, cache, ino).await;
             }

@@ -127,8 +127,9 @@ pub(super) async fn fsync(
     cache: &Cache,
     inode: SyncedInode<'_>,
 ) -> Result<(), BlockError> {
-    let SyncedInode { ino, block, is_written } = inode;
-    if !is_written {
+    let SyncedInode { ino, block, is_written, contents_only } = inode;
+    let has_inode = is_written || contents_only;
+    if !has_inode {
         // A write that is under way may contain the inode as it is, and leave nothing to write.
         block.written().await;
     }
@@ -142,7 +143,7 @@ pub(super) async fn fsync(
         }
         // The first round writes the inode as it is. Later ones need not: its block may be dirty
         // with other inodes only, and what waited in this one is among the wanted blocks.
-        bufs.extend((first && !is_written).then(|| block.clone()));
+        bufs.extend((first && !has_inode).then(|| block.clone()));
         bufs.extend(wanted.blocks.iter().filter_map(|key| cache.peek(*key)));
         bufs.sort_by_key(|b| b.key());
         bufs.dedup_by_key(|b| b.key());

@@ -183,6 +183,8 @@ bitflags::bitflags! {
         const SIZE_AFTER_CONTENTS = 32768;
         /// A directory's inode becomes free after no `..` on disk leads to it.
         const REUSE_AFTER_DOTDOT = 65536;
+        /// An fdatasync makes the size of a file that grew durable.
+        const DATASYNC_KEEPS_SIZE = 131072;
     }
 }
 
@@ -436,6 +438,10 @@ impl OrderingPolicy for SoftUpdates {
 
     fn bitmaps_trusted(&self) -> bool {
         true
+    }
+
+    fn keeps_synced_size(&self) -> bool {
+        self.state.options.rules.contains(SoftRules::DATASYNC_KEEPS_SIZE)
     }
 
     fn begin<'a>(&'a self, cache: &'a Cache, kind: OpKind) -> Begun<'a> {

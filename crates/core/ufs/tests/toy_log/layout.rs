@@ -9,8 +9,8 @@ use ordo_format::lfs::{LE, LfsInode, NO_ADDRESS, UNWRITTEN, Width, inode::pointe
 use ordo_ordering::{Admitted, DeferredFree, Op, OrderedCache, PointerTo, What};
 use ordo_runtime::Runtime;
 use ordo_ufs::{
-    CHUNK, DirFormat, Fill, InodeRecord, Layout, LayoutInode, Limits, NewInode, PinnedInode, Ufs,
-    UfsConfig, io_error,
+    CHUNK, DirFormat, Fill, InodeRecord, Layout, LayoutInode, Limits, NewInode, PinnedInode,
+    SyncScope, Ufs, UfsConfig, io_error,
 };
 use ordo_vfs::{Errno, FileType, FsError, FsResult, StatFs, Timestamp};
 
@@ -434,7 +434,7 @@ impl Layout for ToyLog {
         }
     }
 
-    async fn fsync(&self, _ip: &LayoutInode<Self>) -> FsResult<()> {
+    async fn fsync(&self, _ip: &LayoutInode<Self>, _scope: SyncScope) -> FsResult<()> {
         self.write_everything().await
     }
 

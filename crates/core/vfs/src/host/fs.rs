@@ -3,8 +3,8 @@
 use std::mem::MaybeUninit;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RawDir, RenameFlags, SeekFrom, fstatvfs, fsync, linkat, mkdirat,
-    mknodat, openat, readlinkat, renameat_with, seek, symlinkat, syncfs, unlinkat,
+    AtFlags, Mode, OFlags, RawDir, RenameFlags, SeekFrom, fdatasync, fstatvfs, fsync, linkat,
+    mkdirat, mknodat, openat, readlinkat, renameat_with, seek, symlinkat, syncfs, unlinkat,
 };
 
 use super::{HostDir, attr_of, host_error, stat};
@@ -277,6 +277,13 @@ impl FileSystem for HostDir {
                 self.handle(ino)?;
                 self.sync().await
             }
+        }
+    }
+
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        match self.file_type(ino)? {
+            FileType::Regular => fdatasync(self.data(ino, false)?).map_err(host_error),
+            _ => self.fsync(ino).await,
         }
     }
 

@@ -112,6 +112,10 @@ impl FileSystem for ModelFs {
         self.state.borrow().node(ino).map(|_| ())
     }
 
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.fsync(ino).await
+    }
+
     async fn sync(&self) -> FsResult<()> {
         Ok(())
     }

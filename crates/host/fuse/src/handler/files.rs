@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
-use ordo_format::fuse::{BmapIn, CopyFileRangeIn, FallocateIn, LseekIn, ReadIn, WriteIn, WriteOut};
+use ordo_format::fuse::{
+    BmapIn, CopyFileRangeIn, FallocateIn, FsyncIn, LseekIn, ReadIn, WriteIn, WriteOut,
+};
 use ordo_vfs::{Attr, Errno, Extent, FileSystem, Ino, Seek, SetAttr};
 
 use super::{Failure, FileWriter, Handled, Handler};
-use crate::wire::{MAX_DATA, Opcode, Out, Request, WRITE_KILL_SUIDGID};
+use crate::wire::{FSYNC_FDATASYNC, MAX_DATA, Opcode, Out, Request, WRITE_KILL_SUIDGID};
 
 impl<F: FileSystem> Handler<F> {
     pub(super) async fn read(&self, r: &Request<'_>, out: &mut Out<'_>) -> Handled {
@@ -68,8 +70,14 @@ impl<F: FileSystem> Handler<F> {
         Ok(())
     }
 
+    /// Serves `fsync` and `fdatasync`, of files and of directories.
     pub(super) async fn fsync(&self, r: &Request<'_>) -> Handled {
-        self.fs.fsync(self.ino(r.node)).await.map_err(|e| self.fail(e))
+        let (ino, FsyncIn { fsync_flags, .. }) = (self.ino(r.node), r.structure());
+        let done = match fsync_flags & FSYNC_FDATASYNC {
+            0 => self.fs.fsync(ino).await,
+            _ => self.fs.fdatasync(ino).await,
+        };
+        done.map_err(|e| self.fail(e))
     }
 
     /// Serves `fallocate`. UFS cannot keep blocks behind the end of a file.

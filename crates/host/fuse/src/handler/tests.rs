@@ -1,11 +1,12 @@
 //! Requests as bytes, on the reference model: the replies that a kernel would get, without a
 //! kernel.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_runtime::Executor;
 use ordo_vfs::model::{ModelConfig, ModelFs};
-use ordo_vfs::{FileSystem, Ino, NewNode, SetAttr, Timestamp};
+use ordo_vfs::{FileSystem, FsResult, Ino, NewNode, SetAttr, Timestamp};
 
 use super::{Answer, Handler, HandlerOptions};
 use crate::wire::{self, IN_HEADER, Opcode, ROOT};
@@ -222,4 +223,40 @@ fn unknown_requests_are_refused() {
     let init = |minor: u32| [&7u32.to_ne_bytes()[..], &minor.to_ne_bytes(), &[0xff; 56]].concat();
     assert_eq!(bench.ask(&message(Opcode::Init, 0, &[&init(20)])), Err(libc::EPROTO));
     assert_eq!(bench.ask(&message(Opcode::Init, 0, &[&init(45)])).unwrap().len(), 64);
+}
+
+/// The reference model, and the order in which files were made durable.
+struct Synced(ModelFs, RefCell<Vec<&'static str>>);
+
+impl FileSystem for Synced {
+    ordo_vfs::delegate! { this => this.0; root, lookup, open, close, getattr, setattr, create, tmpfile, link, unlink, rmdir,
+    rename, readlink, read, write, allocate, punch_hole, seek, extents, readdir, statfs, sync, getxattr, setxattr,
+    listxattr, removexattr }
+
+    async fn fsync(&self, ino: Ino) -> FsResult<()> {
+        self.1.borrow_mut().push("fsync");
+        self.0.fsync(ino).await
+    }
+
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.1.borrow_mut().push("fdatasync");
+        self.0.fdatasync(ino).await
+    }
+}
+
+/// The kernel sends one request for fsync and fdatasync, with a flag. Would catch a mount on which
+/// an fdatasync costs what an fsync does, and one on which an fsync leaves out the inode.
+#[test]
+fn the_flag_of_an_fsync_tells_an_fdatasync() {
+    let model = ModelFs::new(ModelConfig::default(), Timestamp::default);
+    let fs = Synced(model, RefCell::default());
+    let handler = Handler::new(fs, HandlerOptions::default(), Rc::new(|_| ()));
+    let executor = Executor::simulated(1);
+    for (opcode, flags) in [(Opcode::Fsync, 0u32), (Opcode::Fsync, 1), (Opcode::Fsyncdir, 1)] {
+        let body = [&7u64.to_ne_bytes()[..], &flags.to_ne_bytes(), &[0; 4]];
+        let message = message(opcode, ROOT, &body);
+        let answer = executor.block_on(handler.message(&message, &mut [0; 8192])).unwrap();
+        assert!(matches!(answer.expect("a request").1, Answer::Reply(0)));
+    }
+    assert_eq!(*handler.fs().1.borrow(), ["fsync", "fdatasync", "fdatasync"]);
 }

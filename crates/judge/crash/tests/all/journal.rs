@@ -257,12 +257,13 @@ fn punched_holes_are_logged() {
 
 /// Each rule prevents damage that is found without it. Otherwise the rule has no use, or the
 /// harness cannot find its absence. (Two rules have tests of their own below, a third one in
-/// `appends.rs`, and those about file contents in `journal_modes.rs`.)
+/// `appends.rs`, a fourth in `datasync.rs`, and those about file contents in `journal_modes.rs`.)
 #[test]
 fn every_rule_of_the_journal_is_missed() {
     let elsewhere = JournalRules::REVOKE
         | JournalRules::HOLD
         | JournalRules::LAND
+        | JournalRules::DATASYNC_KEEPS_SIZE
         | ordo_systems::journaled::OF_CONTENTS;
     for rule in (JournalRules::all() - elsewhere).iter() {
         let broken = |seed: u64| {

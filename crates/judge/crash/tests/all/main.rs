@@ -4,6 +4,7 @@
 mod appends;
 mod background;
 mod crash_cycles;
+mod datasync;
 mod directories;
 mod dualfs;
 mod explore;

@@ -114,8 +114,10 @@ fn a_log_that_is_being_cleaned_keeps_its_promise() {
 
 /// Rules that this search leaves to others: `CHAIN` to `crates/core/lfs/tests/all/crash.rs`, and
 /// those that matter in a form of their own to `crates/judge/crash/tests/all/forms.rs`; `COPIED` to
-/// `crates/core/dualfs/tests/all/salvage.rs`.
-const ELSEWHERE: [&str; 5] = ["BLOCKS_FIRST", "CHAIN", "COPIED", "COPY_FIRST", "REUSE"];
+/// `crates/core/dualfs/tests/all/salvage.rs`; `DATASYNC_KEEPS_SIZE` to
+/// `crates/judge/crash/tests/all/datasync.rs`.
+const ELSEWHERE: [&str; 6] =
+    ["BLOCKS_FIRST", "CHAIN", "COPIED", "COPY_FIRST", "DATASYNC_KEEPS_SIZE", "REUSE"];
 
 /// The explorer sees each rule of a log that is off, and the rule by which DualFS keeps freed data
 /// blocks until the log no longer needs them. Would catch a choice of states or scripts that misses

@@ -66,6 +66,9 @@ impl FileSystem for Counting {
         self.runtime.sleep(Duration::from_millis(2)).await;
         self.fs.fsync(ino).await
     }
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.fsync(ino).await
+    }
 }
 
 struct OnCounting {

@@ -165,6 +165,9 @@ impl FileSystem for Flawed {
         }
         self.fs.fsync(ino).await
     }
+    async fn fdatasync(&self, ino: Ino) -> FsResult<()> {
+        self.fs.fdatasync(ino).await
+    }
     async fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
         let creates = mode == XattrMode::Replace && self.flaw == Flaw::ReplaceCreates;
         self.fs.setxattr(ino, name, value, if creates { XattrMode::Set } else { mode }).await

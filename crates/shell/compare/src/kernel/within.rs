@@ -294,8 +294,23 @@ impl FileSystem for WithThreads {
     listxattr, removexattr }
 
     async fn fsync(&self, ino: ordo_vfs::Ino) -> FsResult<()> {
+        self.wait_for(ino, rustix::fs::fsync).await
+    }
+
+    async fn fdatasync(&self, ino: ordo_vfs::Ino) -> FsResult<()> {
+        self.wait_for(ino, rustix::fs::fdatasync).await
+    }
+}
+
+impl WithThreads {
+    /// Makes a file durable by this call of the kernel, in a thread of its own.
+    async fn wait_for(
+        &self,
+        ino: ordo_vfs::Ino,
+        call: fn(OwnedFd) -> rustix::io::Result<()>,
+    ) -> FsResult<()> {
         let fd: OwnedFd = self.dir.descriptor(ino)?;
-        let done = apart(&self.runtime, move || rustix::fs::fsync(fd)).await;
+        let done = apart(&self.runtime, move || call(fd)).await;
         done.map_err(io_error)?.map_err(|error| io_error(error.into()))
     }
 }

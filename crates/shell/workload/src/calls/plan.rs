@@ -50,6 +50,8 @@ pub(super) enum Step {
     },
     Sync {
         object: Object,
+        /// Whether only contents are to be durable (fdatasync, msync).
+        data: bool,
     },
     SyncAll,
     Truncate {
@@ -274,8 +276,11 @@ impl Planner {
                 state.opens = state.opens.checked_sub(1)?;
                 Some(Step::Close { object })
             }
-            "fsync" | "fdatasync" | "sync_file_range" | "msync" => (call.name != "sync_file_range")
-                .then(|| Step::Sync { object: self.object(&path, false) }),
+            // The kernel's msync makes contents durable, and not the inode.
+            "fsync" | "fdatasync" | "msync" => {
+                let data = call.name != "fsync";
+                Some(Step::Sync { object: self.object(&path, false), data })
+            }
             "ftruncate" | "truncate" => {
                 let (object, size) = (self.object(&path, false), call.offset?);
                 self.resize(object, |_| size);
@@ -294,6 +299,7 @@ impl Planner {
                 self.gone.insert(path.clone(), object);
                 Some(Step::Remove { path, is_directory })
             }
+            "sync_file_range" => None,
             "renameat2" if call.flags.contains("EXCHANGE") => None,
             "rename" | "renameat" | "renameat2" => {
                 let other = call.other.as_deref().map(|other| self.real(other))?;

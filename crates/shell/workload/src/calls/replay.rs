@@ -206,7 +206,11 @@ impl<F: FileSystem> Replay<'_, F> {
                 write(fs, self.ino(*to)?, *at, *len, self.bytes).await?;
                 Ok(read + len)
             }
-            Step::Sync { object } => fs.fsync(self.ino(*object)?).await.map(|()| 0),
+            Step::Sync { object, data } => {
+                let ino = self.ino(*object)?;
+                let done = if *data { fs.fdatasync(ino).await } else { fs.fsync(ino).await };
+                done.map(|()| 0)
+            }
             Step::SyncAll => fs.sync().await.map(|()| 0),
             Step::Truncate { object, size } => {
                 let set = SetAttr { size: Some(*size), ..SetAttr::default() };

@@ -2,7 +2,7 @@
 
 use ordo_trace::strace::parse;
 
-use super::plan::{Plan, Step};
+use super::plan::{Plan, PlannedCall, Step};
 
 fn plan(text: &str) -> Plan {
     Plan::new(&parse(text, "/m"))
@@ -74,13 +74,32 @@ fn calls_mean_the_object_that_has_the_name_then() {
         .calls
         .iter()
         .filter_map(|call| match call.step {
-            Step::Open { object, .. } | Step::Sync { object } => Some(object),
+            Step::Open { object, .. } | Step::Sync { object, .. } => Some(object),
             _ => None,
         })
         .collect();
     assert_eq!((objects[0], objects[2]), (objects[1], objects[3]));
     assert_ne!(objects[0], objects[2]);
     assert_eq!(initial(&plan), []);
+}
+
+/// A program's fdatasync and msync make contents durable, its fsync the file; sync_file_range makes
+/// nothing durable. Would catch a recorded database whose every commit pays for an inode.
+#[test]
+fn an_fdatasync_stays_one_and_a_range_is_no_sync() {
+    let plan = plan(
+        r#"
+7 1.0 openat(AT_FDCWD</m>, "a", O_WRONLY|O_CREAT|O_EXCL, 0644) = 3</m/a> <0.0>
+7 1.1 fsync(3</m/a>) = 0 <0.0>
+7 1.2 fdatasync(3</m/a>) = 0 <0.0>
+7 1.3 sync_file_range(3</m/a>, 0, 4096, SYNC_FILE_RANGE_WRITE) = 0 <0.0>
+"#,
+    );
+    let sync = |call: &PlannedCall| match call.step {
+        Step::Sync { data, .. } => Some(data),
+        _ => None,
+    };
+    assert_eq!(plan.calls.iter().filter_map(sync).collect::<Vec<_>>(), [false, true]);
 }
 
 /// A name below a symbolic link is that of the file that it leads to.
