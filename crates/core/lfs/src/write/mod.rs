@@ -7,6 +7,7 @@ mod contents;
 mod copy;
 mod cut;
 mod directory;
+mod grown;
 mod idle;
 mod ifile;
 mod layout;
