@@ -36,7 +36,6 @@ impl Store {
                 data.count_inode(group, -1);
             }
         }
-        state.gathered(ino);
         state.ifile.free_inode(&state.sb, ino, next_version);
         state.sb.nfiles = state.sb.nfiles.saturating_sub(1);
     }

@@ -14,7 +14,6 @@ use super::Shared;
 use super::budget::SpacePurpose;
 use super::cleaner::{Cleaner, CleanerCounts};
 use super::directory::LogDirectory;
-use super::grown::grows;
 use super::order::SpaceProvider;
 use super::store::{decode, has_pointers, is_set};
 use super::writer::SegmentWriter;
@@ -100,10 +99,10 @@ impl LogLayout {
         admitted: Admitted<'_>,
         change: impl FnOnce(&mut LfsInode),
     ) {
-        let (mapped, what) = (ip.pointers().mapped, *admitted.what());
+        let mapped = ip.pointers().mapped;
         op.apply(pin, std::slice::from_ref(&(0..LfsInode::SIZE)), admitted, |bytes| {
             let mut d = LfsInode::decode(bytes, LE);
-            let (old, group) = (d.clone(), d.blksize);
+            let group = d.blksize;
             change(&mut d);
             d.inumber = ip.ino();
             if self.store.data.is_some() {
@@ -122,9 +121,6 @@ impl LogLayout {
             let whole = mapped * u64::from(self.store.shape.frag);
             ip.record_mut().blocks = whole.saturating_sub(slack);
             put_record(&mut d, &ip.record());
-            if !grows(&what, &old, &d) {
-                self.store.state.borrow_mut().tied.insert(ip.ino());
-            }
             d.encode(bytes, LE);
         });
     }

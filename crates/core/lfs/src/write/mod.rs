@@ -7,7 +7,6 @@ mod contents;
 mod copy;
 mod cut;
 mod directory;
-mod grown;
 mod idle;
 mod ifile;
 mod layout;

@@ -20,8 +20,6 @@ bitflags::bitflags! {
         const BLOCKS_FIRST = 1 << 4;
         /// An fdatasync makes the size of a file that grew durable.
         const DATASYNC_KEEPS_SIZE = 1 << 5;
-        /// An fsync leaves out another file only if that one has merely grown since the log has it.
-        const GROWN_LEFT_OUT = 1 << 6;
     }
 }
 

@@ -49,8 +49,6 @@ pub struct LogState {
     /// Files whose sizes have changed since the last write-out. Their blocks on a data device may
     /// have to be there before the inode with the new size.
     pub resized: BTreeSet<u64>,
-    /// Files of which more has changed since they were last gathered than growth changes.
-    pub tied: BTreeSet<u64>,
     /// Segments into which a write-out is under way.
     pub in_flight: BTreeSet<u64>,
     /// The most bytes of one request to the device.
@@ -62,12 +60,6 @@ pub struct LogState {
 }
 
 impl LogState {
-    /// Notes that an inode is gathered with all that has changed, or that it is free.
-    pub fn gathered(&mut self, ino: u64) {
-        self.resized.remove(&ino);
-        self.tied.remove(&ino);
-    }
-
     /// The state of a log at a checkpoint, on a device that takes requests of `bytes_max` bytes.
     pub fn new(sb: Superblock, ifile: Ifile, bytes_max: usize) -> LogState {
         let count = sb.nseg as usize;
@@ -86,7 +78,6 @@ impl LogState {
             begun: 0,
             tombstones: BTreeSet::new(),
             resized: BTreeSet::new(),
-            tied: BTreeSet::new(),
             in_flight: BTreeSet::new(),
             bytes_max,
             data: None,

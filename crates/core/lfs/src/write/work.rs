@@ -18,7 +18,6 @@ use ordo_format::lfs::{IFILE_INO, LfsInode, PsegBlock, Summary};
 use ordo_vfs::{Errno, FsResult};
 
 use super::budget::ReservedExtent;
-use super::rules::LfsRules;
 use super::store::{INODES, Store, decode, has_pointers, is_set, slot};
 use super::tree::{Node, ancestors};
 
@@ -59,28 +58,18 @@ impl Content {
 pub enum Needed<'w> {
     /// Everything.
     All,
-    /// This file, and all but other files that have merely grown, by these rules.
-    File(u64, LfsRules),
     /// The contents of this file.
-    Contents(u64),
+    File(u64),
     /// The contents in the buffers with these keys, which have reached their age.
     Aged(&'w BTreeSet<BufKey>),
 }
 
 impl Needed<'_> {
-    /// The part that a checkpoint must have: all files, whatever a write-out may leave out.
-    pub fn at(self, is_checkpoint: bool) -> Self {
-        match self {
-            Needed::File(ino, _) if is_checkpoint => Needed::Contents(ino),
-            needed => needed,
-        }
-    }
-
     /// Whether a buffer may be left out.
     fn leaves_out(self, key: BufKey) -> bool {
         match self {
             Needed::All => false,
-            Needed::File(ino, _) | Needed::Contents(ino) => key.file != ino,
+            Needed::File(ino) => key.file != ino,
             Needed::Aged(keys) => !keys.contains(&key),
         }
     }
@@ -211,12 +200,6 @@ impl Store {
                 continue;
             }
             let ino = if file == INODES { block.cast_unsigned() } else { file };
-            if let Needed::File(wanted, rules) = needed
-                && ino != wanted
-                && self.has_merely_grown(ino, rules)
-            {
-                continue;
-            }
             work.changed.insert(ino, n);
             self.pin_buffer(&mut work, buf).await.map_err(super::writer::as_block_error)?;
         }

@@ -152,9 +152,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Makes a file durable, in the log, with everything else that is dirty but other files that
-    /// have merely grown, and contents of others that are overwritten in their places on a data
-    /// device.
+    /// Makes a file durable, in the log, with everything else that is dirty but contents of other
+    /// files that are overwritten in their places on a data device.
     ///
     /// # Errors
     /// The device failed.
@@ -162,8 +161,7 @@ impl SegmentWriter {
         {
             let _one = self.one.lock().await;
             if !self.store.cache.all_dirty().is_empty() {
-                let needed = Needed::File(ino, self.form.rules);
-                self.write_log(self.kind_for_log(), needed).await?;
+                self.write_log(self.kind_for_log(), Needed::File(ino)).await?;
             }
             self.flush_if_needed().await?;
         }
@@ -206,13 +204,13 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes everything dirty that is needed. A checkpoint has all files: it leaves out only
-    /// contents that are overwritten in their places.
+    /// Writes everything dirty that is needed; a checkpoint writes all of it.
     async fn write_log(&self, kind: Kind, needed: Needed<'_>) -> Result<(), BlockError> {
         let store = &self.store;
         let batch = {
             let _quiesced = store.order.quiesce().await;
-            let work = store.pin_dirty(needed.at(kind != Kind::Log)).await?;
+            let needed = if kind == Kind::Log { needed } else { Needed::All };
+            let work = store.pin_dirty(needed).await?;
             let is_nothing = work.is_empty() && store.state.borrow().tombstones.is_empty();
             if kind == Kind::Log && is_nothing {
                 return Ok(());
@@ -367,7 +365,7 @@ impl SegmentWriter {
             }
             state.retire(self.form.rules.contains(LfsRules::REUSE));
         }
-        work.inodes.keys().for_each(|ino| state.gathered(*ino));
+        state.resized.clear();
         if let Some(data) = &mut state.data {
             data.frees_gathered();
         }
