@@ -30,6 +30,7 @@ mod simulated;
 mod soft;
 mod streaming;
 mod whatif;
+mod whatif_kernel;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -136,7 +137,7 @@ const PAGES: [(&str, &str); 10] = [
 ];
 
 /// The sections: page, name, title.
-const SECTIONS: [(&str, &str, &str, Measure); 35] = [
+const SECTIONS: [(&str, &str, &str, Measure); 36] = [
     (CORE, "in-process", "Create, stat and unlink, in process and on ext4", in_process::measure),
     (CORE, "directories", "A directory of a million entries", directories::measure),
     (CORE, "streaming", "One large file, written and read", streaming::measure),
@@ -164,6 +165,12 @@ const SECTIONS: [(&str, &str, &str, Measure); 35] = [
     (DUALFS, "dualfs-servers", "The paper's servers", servers::measure),
     (AGED, "aged", "Aged beside fresh", aged::measure),
     (WORKLOADS, "acceptance", "The mix of operations", acceptance::measure),
+    (
+        WHATIF,
+        "whatif-kernel",
+        "Another disk, for the kernel's file systems",
+        whatif_kernel::measure,
+    ),
     (WHATIF, "whatif", "Every change", whatif::changes),
     (WHATIF, "whatif-12", "The place of the journal (Figure 12)", whatif::figure_12),
     (WHATIF, "whatif-adaptive", "The adaptive mode", whatif::adaptive),
