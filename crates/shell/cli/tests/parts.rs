@@ -164,7 +164,8 @@ fn a_run_is_recorded_in_parts() {
         }
     }
     assert!(requests > 50, "{requests}");
-    assert_eq!(marks, ["m1", "m2", "m3", "m4", "m5"]);
+    let (begins, ends) = (ordo_trace::COMMAND_BEGINS, ordo_trace::COMMAND_ENDS);
+    assert_eq!(marks, [begins, "m1", "m2", "m3", "m4", "m5", ends]);
     // The mount's day and the device are folders.
     let path = dirs[0].to_str().unwrap();
     assert!(path.contains("/device=memory/fs=ext3/day=2"), "{path}");
