@@ -34,7 +34,9 @@ fn ordo(folder: &Path, args: &[&str]) -> (i32, String, String) {
 fn record(folder: &Path, (fs, disk): (&str, &str), (name, more): (&str, &[&str])) -> PathBuf {
     let trace = folder.join(format!("{fs}-{disk}-{name}"));
     let program = folder.join(name);
-    let how = ["trace", "run", "--kernel", "guest", "--fs", fs, "--disk", disk, "-o"];
+    // ext4 writes its tables of inodes in the background, for as long as the disk needs.
+    let mkfs = if fs == "ext4" { "--mkfs=-E lazy_itable_init=0" } else { "--mkfs=" };
+    let how = ["trace", "run", "--kernel", "guest", "--fs", fs, mkfs, "--disk", disk, "-o"];
     let interpreter = if name.ends_with(".py") { "python3" } else { "sh" };
     let command = [trace.to_str().unwrap(), "--", interpreter, program.to_str().unwrap()];
     let (code, _, errors) = ordo(folder, &[&how[..], &command[..1], more, &command[1..]].concat());

@@ -76,10 +76,12 @@ fn record(
     (number, interpreter): (usize, &str),
 ) -> Result<PathBuf, String> {
     let trace = folder.join(format!("{fs}-{options}-{disk}-{number}"));
+    // ext4 writes its tables of inodes in the background, for as long as the disk needs.
+    let mkfs = if fs == "ext4" { "--mkfs=-E lazy_itable_init=0" } else { "--mkfs=" };
     let done = Command::new(ordo())
         .current_dir(folder)
         .args(["trace", "run", "--kernel", "guest", "--calls", "--fs", fs, "--disk", disk])
-        .args(["--mount-opts", options, "-o"])
+        .args([mkfs, "--mount-opts", options, "-o"])
         .arg(&trace)
         .args(["--", interpreter])
         .arg(folder.join(number.to_string()))
