@@ -246,7 +246,7 @@ const ELSEWHERE: [(&str, usize, &str); 19] = [
     ("shell/compare/src/reproduce/micro.rs", 28, "which of them a published figure compares"),
     ("shell/compare/src/reproduce/dualfs.rs", 1, "which of them a published table measured"),
     ("shell/compare/src/recovery.rs", 1, "looks at what is left without any order"),
-    ("lab/figures/src/bin/figures", 55, "what `make bench` sets beside published figures"),
+    ("lab/figures/src/bin/figures", 56, "what `make bench` sets beside published figures"),
     ("shell/cli/src/args.rs", 6, "a default, and examples of calls"),
     ("shell/cli/src/args/choice.rs", 4, "examples of what --fs takes"),
     ("shell/cli/src/args/crash.rs", 12, "examples of calls"),

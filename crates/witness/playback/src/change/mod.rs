@@ -36,6 +36,9 @@ pub struct World<'a> {
     pub start: &'a Pieces,
     /// The file system's name, as a watcher gives it.
     pub system: &'a str,
+    /// Whether the trace has a journal and no flush, as a kernel's has on a disk without a volatile
+    /// cache.
+    pub lacks_flushes: bool,
 }
 
 /// The place for a journal.

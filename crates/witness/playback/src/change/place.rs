@@ -14,8 +14,7 @@ use crate::traffic::Role;
 pub(super) fn disk(world: &mut World<'_>, model: &'static Model) -> Result<(), String> {
     no_model_beside_real(world)?;
     let was_volatile = world.stage.disks[0].0.volatile_cache();
-    let has_log = world.plan.live().any(|n| world.plan.step(n).role == Role::Commit);
-    if was_volatile == Some(false) && model.volatile_cache() && has_log {
+    if was_volatile == Some(false) && model.volatile_cache() && world.lacks_flushes {
         return Err(format!(
             "the trace's disk has no volatile cache, so the kernel sent it no flushes; {} has one, and which flushes it would get is not in the requests. Record with --calls, or on a disk with a cache",
             model.name

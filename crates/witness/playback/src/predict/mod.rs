@@ -15,7 +15,7 @@ use ordo_trace::{COMMAND_BEGINS, COMMAND_ENDS, RequestContents};
 use crate::calls::CallsError;
 use crate::change::{self, PlanChange, Refused, World};
 use crate::path::{self, RecordedClock, Spent};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanStep};
 use crate::play::{PlayDisk, PlayError, PlayStage, Played, play};
 use crate::real::{Real, RealError};
 use crate::traffic::{Role, SeenTrace, SeenTraffic, TrafficError};
@@ -240,7 +240,14 @@ impl<'a> Predictor<'a> {
             contents: self.input.contents,
             start: self.input.start,
             system: self.input.system,
+            lacks_flushes: self.lacks_flushes(),
         }
+    }
+
+    fn lacks_flushes(&self) -> bool {
+        let steps = || self.plan.live().map(|n| self.plan.step(n));
+        let is_flushed = |step: &PlanStep| step.role == Role::Flush || step.preflush || step.fua;
+        steps().any(|step| step.role == Role::Commit) && !steps().any(is_flushed)
     }
 
     /// Makes changes, one after the other.
@@ -318,7 +325,7 @@ impl<'a> Predictor<'a> {
     pub fn needs_flushes(&self, changes: &[PlanChange]) -> bool {
         let has_none = self.disk.volatile_cache() == Some(false);
         let gets_one = |change: &PlanChange| matches!(change, PlanChange::Disk(model) if model.volatile_cache());
-        has_none && changes.iter().any(gets_one)
+        has_none && changes.iter().any(gets_one) && self.lacks_flushes()
     }
 
     /// The journal of the trace: its place and size in bytes.

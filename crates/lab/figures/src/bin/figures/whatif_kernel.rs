@@ -21,7 +21,7 @@ const SYSTEMS: [(&str, &str); 8] = [
     ("jfs", "defaults"),
     ("reiserfs", "defaults"),
 ];
-const DISKS: [&str; 4] = ["viking", "hdd-4tb", "sata-ssd", "nvme"];
+const DISKS: [&str; 3] = ["viking", "hdd-4tb", "nvme"];
 /// The largest error of a prediction that counts as good, and the bound of all.
 const MEAN: f64 = 0.05;
 const WORST: f64 = 0.15;
