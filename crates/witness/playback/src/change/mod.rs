@@ -36,8 +36,7 @@ pub struct World<'a> {
     pub start: &'a Pieces,
     /// The file system's name, as a watcher gives it.
     pub system: &'a str,
-    /// Whether the trace has a journal and no flush, as a kernel's has on a disk without a volatile
-    /// cache.
+    /// Whether the trace has no flush, as a kernel's has on a disk without a volatile cache.
     pub lacks_flushes: bool,
 }
 

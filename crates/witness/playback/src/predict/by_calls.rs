@@ -310,6 +310,11 @@ impl CallWorld {
             policy.flush_before = is_volatile && policy.contents != ContentsPolicy::Logged;
             policy.fua = is_volatile;
             policy.flush_after = false;
+            if policy.jbd2 {
+                // Few of the kernel's disks take FUA: it flushes behind the commit block instead.
+                (policy.flush_before, policy.fua, policy.flush_after) =
+                    (is_volatile, false, is_volatile);
+            }
             self.facts.flushes = is_volatile;
             self.facts.place_fua = is_volatile && self.facts.log.own;
         }

@@ -244,10 +244,12 @@ impl<'a> Predictor<'a> {
         }
     }
 
+    /// Whether the trace has writes and no flush, as a kernel's has on a disk without a volatile
+    /// cache; JFS never flushes.
     fn lacks_flushes(&self) -> bool {
-        let steps = || self.plan.live().map(|n| self.plan.step(n));
+        let mut steps = self.plan.live().map(|n| self.plan.step(n));
         let is_flushed = |step: &PlanStep| step.role == Role::Flush || step.preflush || step.fua;
-        steps().any(|step| step.role == Role::Commit) && !steps().any(is_flushed)
+        self.input.system != "jfs" && self.measured.is_some() && !steps.any(is_flushed)
     }
 
     /// Makes changes, one after the other.

@@ -73,7 +73,12 @@ impl<'a> Ways<'a> {
         let needs_flushes = || self.predictor.needs_flushes(set);
         match &self.calls {
             Ok(_) if set.iter().any(PlanChange::needs_calls) => Method::Calls,
-            Ok(_) if needs_flushes() && !self.is_asked => Method::Calls,
+            Ok((world, _)) if needs_flushes() && !self.is_asked => {
+                match world.knows_the_journal() {
+                    true => Method::Calls,
+                    false => Method::Requests,
+                }
+            }
             Ok((world, _)) if is_of_places && !world.plan.at_once && !self.is_asked => {
                 Method::Requests
             }
