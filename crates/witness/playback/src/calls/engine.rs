@@ -436,24 +436,27 @@ impl Engine {
         }
     }
 
+    /// The dirty blocks of a file or of all that are in the log, or those that are not.
+    pub(super) fn dirty_keys(&self, file: Option<u64>, logged: bool) -> Vec<(u64, u64)> {
+        let dirty = self.dirty.borrow();
+        let wanted = dirty
+            .iter()
+            .filter(|(key, unit)| file.is_none_or(|file| key.0 == file) && unit.logged == logged);
+        wanted.map(|(key, _)| *key).collect()
+    }
+
     /// Takes the dirty blocks that are not in the log, of a file or of all.
     pub(super) fn take(&self, file: Option<u64>) -> Vec<((u64, u64), DirtyUnit)> {
+        let keys = self.dirty_keys(file, false);
         let mut dirty = self.dirty.borrow_mut();
-        let wanted = |key: &(u64, u64), unit: &DirtyUnit| {
-            file.is_none_or(|file| key.0 == file) && !unit.logged
-        };
-        let keys: Vec<(u64, u64)> =
-            dirty.iter().filter(|(key, unit)| wanted(key, unit)).map(|(key, _)| *key).collect();
         keys.into_iter().filter_map(|key| Some((key, dirty.remove(&key)?))).collect()
     }
 
     /// The dirty blocks that are not in the log, of a file or of all.
     pub(super) fn unlogged(&self, file: Option<u64>) -> Vec<((u64, u64), DirtyUnit)> {
+        let keys = self.dirty_keys(file, false);
         let dirty = self.dirty.borrow();
-        let wanted = dirty
-            .iter()
-            .filter(|(key, unit)| file.is_none_or(|file| key.0 == file) && !unit.logged);
-        wanted.map(|(key, unit)| (*key, unit.clone())).collect()
+        keys.into_iter().filter_map(|key| Some((key, dirty.get(&key)?.clone()))).collect()
     }
 
     pub(super) fn is_sequential(&self, contents: &[((u64, u64), DirtyUnit)]) -> bool {

@@ -248,7 +248,7 @@ impl Engine {
             ContentsPolicy::Logged => self.log_contents(self.take(file)).await,
             ContentsPolicy::Adaptive => {
                 let files: BTreeSet<u64> =
-                    self.unlogged(file).iter().map(|((file, _), _)| *file).collect();
+                    self.dirty_keys(file, false).iter().map(|(file, _)| *file).collect();
                 let scattered =
                     files.into_iter().filter(|of| !self.is_sequential(&self.unlogged(Some(*of))));
                 for of in scattered.collect::<Vec<_>>() {
@@ -263,12 +263,7 @@ impl Engine {
 
     /// Writes contents in place that the log has. Returns whether there were none.
     async fn write_home(&self, file: Option<u64>) -> bool {
-        let own = |key: &(u64, u64)| file.is_none_or(|file| key.0 == file);
-        let due: Vec<(u64, u64)> = {
-            let dirty = self.dirty.borrow();
-            let mine = dirty.iter().filter(|(key, unit)| own(key) && unit.logged);
-            mine.map(|(key, _)| *key).collect()
-        };
+        let due = self.dirty_keys(file, true);
         self.gap(self.facts.gaps.between).await;
         self.write_back_these(&due).await;
         self.gap(self.facts.gaps.between).await;

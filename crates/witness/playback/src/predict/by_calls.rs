@@ -307,14 +307,12 @@ impl CallWorld {
         let is_volatile = model.volatile_cache();
         if was_volatile != Some(is_volatile) {
             let policy = &mut self.facts.policy;
-            policy.flush_before = is_volatile && policy.contents != ContentsPolicy::Logged;
-            policy.fua = is_volatile;
-            policy.flush_after = false;
-            if policy.jbd2 {
+            let is_logged = policy.contents == ContentsPolicy::Logged;
+            (policy.flush_before, policy.fua, policy.flush_after) = match policy.jbd2 {
                 // Few of the kernel's disks take FUA: it flushes behind the commit block instead.
-                (policy.flush_before, policy.fua, policy.flush_after) =
-                    (is_volatile, false, is_volatile);
-            }
+                true => (is_volatile, false, is_volatile),
+                false => (is_volatile && !is_logged, is_volatile, false),
+            };
             self.facts.flushes = is_volatile;
             self.facts.place_fua = is_volatile && self.facts.log.own;
         }

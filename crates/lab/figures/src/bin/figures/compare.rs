@@ -1,13 +1,12 @@
 //! Programs and workloads on Ordo's file systems and the kernel's, in virtual time.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
 use ordo_report::number::{count, figure};
 use serde_json::Value;
 
-use super::Section;
+use super::{Section, ordo};
 
 /// The systems of the tables.
 const SYSTEMS: &str = "ffs-sync,ffs-soft-updates,ffs-none,lffs-file,lffs-wafs-2async,lfs,dualfs,\
@@ -51,11 +50,6 @@ the faster disks, since nothing there waits for the disk.
 (`fs/ext2/dir.c` calls `ext2_handle_dirsync` whether or not the mount asks for it).
 - An fsync of ffs-none and ffs-sync writes contents and then the inode's block, with a flush behind \
 each; soft updates and the journals flush once.";
-
-/// The `ordo` beside this program.
-fn ordo() -> PathBuf {
-    std::env::current_exe().expect("this program").with_file_name("ordo")
-}
 
 fn rows(work: &Work, disk: &str) -> Result<Vec<Value>, String> {
     let mut command = Command::new(ordo());

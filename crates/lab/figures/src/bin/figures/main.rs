@@ -219,6 +219,11 @@ fn commit() -> String {
     if changed { format!("{commit} with changes") } else { commit }
 }
 
+/// The `ordo` beside this program.
+fn ordo() -> PathBuf {
+    std::env::current_exe().expect("this program").with_file_name("ordo")
+}
+
 /// The workspace.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")

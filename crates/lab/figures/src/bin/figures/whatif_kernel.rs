@@ -8,7 +8,7 @@ use std::process::Command;
 use ordo_report::number::figure;
 use serde_json::Value;
 
-use super::Section;
+use super::{Section, ordo};
 
 /// The file systems: names, and mount options.
 const SYSTEMS: [(&str, &str); 8] = [
@@ -62,11 +62,6 @@ const WORKS: [(&str, &str, &str); 5] = [
     ("SQLite from a shell", "sh", SQLITE),
     ("git commits", "sh", GIT),
 ];
-
-/// The `ordo` beside this program.
-fn ordo() -> PathBuf {
-    std::env::current_exe().expect("this program").with_file_name("ordo")
-}
 
 /// Records a program on a disk. Returns the trace, or the reason why there is none.
 fn record(
