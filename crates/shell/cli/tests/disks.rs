@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use ordo_annotate::store;
-use ordo_trace::{Trace, TraceRequest, dm_log_writes};
+use ordo_trace::{RequestEnd, Trace, TraceRequest, dm_log_writes};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use serde_json::Value;
 
@@ -155,14 +155,17 @@ fn debugfs_agrees(image: &Path, trace: &Path, (first, mb, block): (u64, u64, u64
 }
 
 /// The same requests as a trace of the whole disk, as dm-log-writes would have it: `--start` has
-/// the table, and the analysis of p1 is the same. A partition that is not there is named.
+/// the table, and the analysis of p1 is the same. A partition that is not there is named. The log
+/// has requests in the order in which they completed, which decides how many continue the one
+/// before; so each completes here as it is issued, however busy the machine was.
 fn is_named_in_a_whole_trace(folder: &Path, out: &Path, live: &Value) {
     let part = store::read(&out.join("p1")).unwrap().trace;
     let mut whole = Trace::new(512, false);
-    for r in part.requests() {
+    for (order, r) in (0..).zip(part.requests()) {
         let data = part.data(r).map(|bytes| whole.keep(bytes));
         let offset = if r.len == 0 { 0 } else { r.offset + MB };
-        whole.push(TraceRequest { offset, data, ..*r });
+        let end = r.end.map(|end| RequestEnd { at: r.issued, order, ..end });
+        whole.push(TraceRequest { offset, data, end, ..*r });
     }
     let mut log = Vec::new();
     dm_log_writes::export(&whole, &mut log).unwrap();
