@@ -5,7 +5,7 @@ use ordo_vfs::{
     Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode,
 };
 
-use crate::script::{NAMES, OPEN_MAX, ScriptPlace, ScriptStep, WIDE};
+use crate::script::{NAMES, OPEN_MAX, ROOT, ScriptPlace, ScriptStep, WIDE};
 
 /// One client.
 pub(crate) struct Client<F> {
@@ -54,6 +54,14 @@ impl<F: FileSystem> Client<F> {
 
     fn dir(&self, place: ScriptPlace) -> Ino {
         self.dirs[usize::from(place.dir) % self.dirs.len()]
+    }
+
+    /// One of the client's directories, or the root.
+    fn directory(&self, number: u8) -> Ino {
+        match number {
+            ROOT => self.fs.root(),
+            dir => self.dir(ScriptPlace { dir, name: 0 }),
+        }
     }
 
     /// A name: short, or long enough to fill a directory's chunk; or of any length.
@@ -131,6 +139,7 @@ impl<F: FileSystem> Client<F> {
                 fs.write(file, at, &data).await.map(drop)
             }
             ScriptStep::Fsync(p) => fs.fsync(self.find(p).await?).await,
+            ScriptStep::FsyncDir(dir) => fs.fsync(self.directory(dir)).await,
             ScriptStep::Fdatasync(p) => fs.fdatasync(self.find(p).await?).await,
             ScriptStep::Sync => fs.sync().await,
             ScriptStep::Pause(ms) => {

@@ -182,6 +182,9 @@ pub(crate) struct Worker<'h> {
     /// As `synced`, for the last fsync or fdatasync of each object: its contents and its size are
     /// durable.
     pub datasynced: FxHashMap<ObjectId, usize>,
+    /// The fsyncs of each directory that have returned: beginning and end, counted as `synced`. All
+    /// names in it are durable.
+    pub dir_syncs: FxHashMap<ObjectId, Vec<(usize, usize)>>,
 }
 
 impl Expect {
@@ -191,7 +194,7 @@ impl Expect {
         worker.find_syncs();
         let mut expect = Expect::default();
         for (key, changes) in &history.names {
-            expect.set_name(history, key, worker.name(changes));
+            expect.set_name(history, key, worker.name(key, changes));
         }
         for object in 0..history.objects.len() {
             expect.files.extend(worker.file(object).map(|file| (object, (0, file))));
@@ -226,6 +229,7 @@ impl<'h> Worker<'h> {
             fsynced: FxHashMap::default(),
             fsynced_itself: FxHashMap::default(),
             datasynced: FxHashMap::default(),
+            dir_syncs: FxHashMap::default(),
         }
     }
 }
@@ -247,7 +251,10 @@ impl Worker<'_> {
             }
             match call.purpose {
                 Purpose::Sync => self.synced = self.synced.max(call.began),
-                Purpose::Fsync(object) => self.fsync(object, call.began),
+                Purpose::Fsync(object) => {
+                    self.dir_sync(object, i);
+                    self.fsync(object, call.began);
+                }
                 Purpose::Fdatasync(object) if self.is_first_sync(object, i) => {
                     self.fsync(object, call.began);
                 }
@@ -270,6 +277,14 @@ impl Worker<'_> {
         };
         let others = calls.iter().enumerate().filter(|(n, c)| *n != call && syncs(c.purpose));
         !others.into_iter().any(|(n, c)| c.began < until && self.ended(n) > from)
+    }
+
+    /// Notes an fsync of a directory, which makes all names in it durable.
+    pub fn dir_sync(&mut self, object: ObjectId, call: usize) {
+        if self.history.objects[object].file_type == ordo_vfs::FileType::Directory {
+            let sync = (self.history.calls[call].began, self.ended(call));
+            self.dir_syncs.entry(object).or_default().push(sync);
+        }
     }
 
     /// Notes an fdatasync, which makes an object's contents and size durable.
@@ -334,19 +349,38 @@ impl Worker<'_> {
         Expected { candidates, client, durable: !durable.is_empty(), returned }
     }
 
-    pub fn name(&self, changes: &[NameChange]) -> NameExpected {
+    pub fn name(&self, key: &NameKey, changes: &[NameChange]) -> NameExpected {
         let list: Vec<_> = changes.iter().map(|c| (c.call, c.object)).collect();
         self.expected(None, &list, |call| {
             let object = changes.iter().find(|c| c.call == call).and_then(|c| c.object);
-            self.was_waited_for(call, object)
+            self.was_waited_for(key, call, object)
         })
     }
 
-    /// Whether a caller has waited until this object was durable under the name.
-    fn was_waited_for(&self, call: usize, object: Option<ObjectId>) -> bool {
+    /// Whether a caller has waited until this object, or none, was durable under the name: for the
+    /// object, for the directory, or for everything.
+    fn was_waited_for(&self, key: &NameKey, call: usize, object: Option<ObjectId>) -> bool {
+        let mut of_directory = self.dir_syncs.get(&key.0).into_iter().flatten();
+        of_directory.any(|(began, _)| self.ended(call) < *began)
+            || self.is_settled_with(call, object)
+    }
+
+    /// Whether the change is durable on return, by a sync of everything, or by one of the object,
+    /// which then has this name or a later one.
+    fn is_settled_with(&self, call: usize, object: Option<ObjectId>) -> bool {
         let fsynced = object.and_then(|o| self.fsynced.get(&o)).copied().unwrap_or(0);
         let waited = self.durable_names && self.returned(call);
         waited || self.ended(call) < self.synced.max(fsynced)
+    }
+
+    /// Whether an fsync of the directory found the name as a call left it. (One that found a later
+    /// change says nothing about the object that the name had before.)
+    fn was_there_at_sync(&self, key: &NameKey, call: usize) -> bool {
+        let changes = self.history.names.get(key).into_iter().flatten();
+        let next = changes.skip_while(|c| c.call != call).nth(1);
+        let until = next.map_or(usize::MAX, |c| self.history.calls[c.call].began);
+        let syncs = self.dir_syncs.get(&key.0).into_iter().flatten();
+        syncs.into_iter().any(|(began, ended)| self.ended(call) < *began && *ended < until)
     }
 
     pub fn file(&self, object: ObjectId) -> Option<FileExpected> {
@@ -433,8 +467,9 @@ impl Worker<'_> {
         call: usize,
         object: Option<ObjectId>,
     ) -> bool {
-        let counts = self.passed || self.was_waited_for(call, object);
-        counts && self.is_durably(expect, key, call)
+        let waited = self.is_settled_with(call, object) || self.was_there_at_sync(key, call);
+        let passed = || expect.name(key).candidates.iter().all(|c| c.value.is_some());
+        (waited || self.passed && passed()) && self.is_durably(expect, key, call)
     }
 
     /// Whether the change of a name by `call` is durable, so that no older state may be found.

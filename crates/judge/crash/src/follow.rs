@@ -25,6 +25,8 @@ struct Index<'h> {
     objects_of_call: Vec<Vec<ObjectId>>,
     /// The names that ever stood for each object.
     names_of_object: Vec<Vec<NameId>>,
+    /// The names that ever were in each directory.
+    names_in: Vec<Vec<NameId>>,
     /// Successful changes of names, permissions and attributes, by their ends among all beginnings
     /// and ends of calls.
     changes: Vec<(usize, usize)>,
@@ -39,9 +41,11 @@ impl<'h> Index<'h> {
             names_of_call: vec![Vec::new(); calls],
             objects_of_call: vec![Vec::new(); calls],
             names_of_object: vec![Vec::new(); objects],
+            names_in: vec![Vec::new(); objects],
             changes: Vec::new(),
         };
-        for (name, (_, changes)) in index.names.iter().enumerate() {
+        for (name, (key, changes)) in index.names.iter().enumerate() {
+            index.names_in[key.0].push(name);
             for change in *changes {
                 index.names_of_call[change.call].push(name);
                 if let Some(object) = change.object {
@@ -152,7 +156,11 @@ impl<'h> Following<'h> {
                 self.worker.synced = self.worker.synced.max(of.began);
                 touched.synced = true;
             }
-            Purpose::Fsync(object) => self.fsync(object, of.began, touched),
+            Purpose::Fsync(object) => {
+                self.worker.dir_sync(object, call);
+                touched.names.extend(&self.index.names_in[object]);
+                self.fsync(object, of.began, touched);
+            }
             Purpose::Fdatasync(object) if self.worker.is_first_sync(object, call) => {
                 self.fsync(object, of.began, touched);
             }
@@ -207,7 +215,7 @@ impl<'h> Following<'h> {
         let mut named = BTreeSet::new();
         for name in touched.names {
             let (key, changes) = self.index.names[name];
-            let expected = self.worker.name(changes);
+            let expected = self.worker.name(key, changes);
             match expected.is_open() {
                 true => self.open_names.insert(name),
                 false => self.open_names.remove(&name),
@@ -298,7 +306,7 @@ mod tests {
     use super::*;
     use crate::model::Sectors;
     use crate::test_scheme::OnFfs;
-    use crate::{Config, CrashModel, Script, record};
+    use crate::{Config, CrashModel, ScriptManner, record};
 
     /// At every time, the result is that of the whole history: names, contents, permissions,
     /// objects that must have a name, and calls that must be there. Would catch a value that is not
@@ -309,7 +317,9 @@ mod tests {
         let alone = Promise { passed: false, ..Promise::SOFT_UPDATES };
         let promises = [Promise::SYNC, Promise::SOFT_UPDATES, Promise::journal(true), alone];
         for (seed, clients, steps) in [(1, 3, 120), (2, 1, 200), (3, 6, 60), (4, 2, 150)] {
-            let script = Script::random(seed, clients, steps);
+            let fsync = if seed == 3 { 0 } else { 15 };
+            let usual = ScriptManner { clients, steps, fsync, ..ScriptManner::default() };
+            let script = ScriptManner { dirsync: 3 * fsync, ..usual }.script(seed);
             let run = record(&none, &script, &Config::new(seed, CrashModel::Volatile)).unwrap();
             let history = run.history.clone();
             let last = run.events.len();

@@ -13,11 +13,14 @@ use crate::recording::RecordingFs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptPlace {
     /// The directory: 0 is the one that all share, 1 the client's own; then come those that it has
-    /// made.
+    /// made. [`ROOT`] is the root.
     pub dir: u8,
     /// The name: from [`WIDE`] on, names are of all lengths.
     pub name: u16,
 }
+
+/// The number of the root among a client's directories, where a step may concern it.
+pub const ROOT: u8 = u8::MAX;
 
 /// The first of a client's names that are of all lengths, from 1 to 255 bytes.
 pub const WIDE: u16 = 256;
@@ -82,6 +85,8 @@ pub enum ScriptStep {
     Allocate(ScriptPlace, u32, u32),
     /// Appends so many bytes to a file.
     Append(ScriptPlace, u32),
+    /// Makes a directory durable: all names in it.
+    FsyncDir(u8),
 }
 
 /// The steps of all clients.
@@ -139,16 +144,35 @@ impl Script {
     }
 
     /// This script with an fdatasync instead of so many percent of its fsyncs, chosen by a seed.
-    pub fn with_datasyncs(mut self, seed: u64, percent: u8) -> Script {
+    pub fn with_datasyncs(self, seed: u64, percent: u8) -> Script {
+        self.with_other_syncs(seed, percent, |step| match step {
+            ScriptStep::Fsync(place) => Some(ScriptStep::Fdatasync(place)),
+            ScriptStep::FsyncOpen(which) => Some(ScriptStep::FdatasyncOpen(which)),
+            _ => None,
+        })
+    }
+
+    /// This script with an fsync of the directory instead of so many percent of its fsyncs of
+    /// files, chosen by a seed.
+    pub fn with_dirsyncs(self, seed: u64, percent: u8) -> Script {
+        self.with_other_syncs(seed, percent, |step| match step {
+            ScriptStep::Fsync(place) => Some(ScriptStep::FsyncDir(place.dir)),
+            _ => None,
+        })
+    }
+
+    /// This script with another step instead of so many percent of those that have one.
+    fn with_other_syncs(
+        mut self,
+        seed: u64,
+        percent: u8,
+        other: fn(ScriptStep) -> Option<ScriptStep>,
+    ) -> Script {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         for step in self.clients.iter_mut().flatten() {
-            let data = match *step {
-                ScriptStep::Fsync(place) => ScriptStep::Fdatasync(place),
-                ScriptStep::FsyncOpen(which) => ScriptStep::FdatasyncOpen(which),
-                _ => continue,
-            };
+            let Some(other) = other(*step) else { continue };
             if rng.random_range(0..100) < percent {
-                *step = data;
+                *step = other;
             }
         }
         self
@@ -204,13 +228,16 @@ pub struct ScriptManner {
     pub append: u8,
     /// The fsyncs in a hundred that are an fdatasync instead.
     pub datasync: u8,
+    /// The fsyncs in a hundred that are of the file's directory instead.
+    pub dirsync: u8,
 }
 
 impl Default for ScriptManner {
     fn default() -> ScriptManner {
         let (clients, steps) = (3, 120);
-        let (names, far, fsync, pause, open, append, datasync) = (0, 0, 0, 0, 0, 0, 0);
-        ScriptManner { clients, steps, names, far, fsync, pause, open, append, datasync }
+        let (names, far, fsync, pause, open, append) = (0, 0, 0, 0, 0, 0);
+        let (datasync, dirsync) = (0, 0);
+        ScriptManner { clients, steps, names, far, fsync, pause, open, append, datasync, dirsync }
     }
 }
 
@@ -227,6 +254,10 @@ impl ScriptManner {
         if self.datasync > 0 {
             let other = ScriptManner { datasync: 0, ..*self };
             return other.script(seed).with_datasyncs(seed, self.datasync);
+        }
+        if self.dirsync > 0 {
+            let other = ScriptManner { dirsync: 0, ..*self };
+            return other.script(seed).with_dirsyncs(seed, self.dirsync);
         }
         let ScriptManner { clients, steps, .. } = *self;
         if (ScriptManner { clients, steps, ..ScriptManner::default() }) == *self {
@@ -578,6 +609,8 @@ mod tests {
         let data = steps(ScriptManner { fsync: 30, datasync: 50, ..usual });
         assert!(data.iter().filter(waits).count() > 100);
         assert!(data.iter().filter(|s| matches!(s, ScriptStep::Fdatasync(_))).count() > 100);
+        let dirs = steps(ScriptManner { fsync: 30, dirsync: 50, ..usual });
+        assert!(dirs.iter().filter(|s| matches!(s, ScriptStep::FsyncDir(_))).count() > 100);
         let pauses = steps(ScriptManner { pause: 9000, ..usual });
         assert!(pauses.iter().any(|s| matches!(s, ScriptStep::Pause(8000..))));
     }

@@ -131,6 +131,7 @@ impl fmt::Display for CrashWorkload {
                 open,
                 append,
                 datasync,
+                dirsync,
             }) => {
                 write!(f, "random:clients={clients},steps={steps}")?;
                 let of = u16::from;
@@ -141,6 +142,7 @@ impl fmt::Display for CrashWorkload {
                     ("open", of(*open)),
                     ("append", of(*append)),
                     ("datasync", of(*datasync)),
+                    ("dirsync", of(*dirsync)),
                 ];
                 let more = more.into_iter().filter(|(_, n)| *n > 0);
                 more.into_iter().try_for_each(|(key, n)| write!(f, ",{key}={n}"))?;
@@ -193,7 +195,7 @@ fn within(text: &str, range: std::ops::RangeInclusive<u64>, wrong: &str) -> Resu
 
 fn random(rest: &str) -> Result<ScriptManner, String> {
     let wrong = "after random: come clients=N (up to 40), steps=N (100000), names=N (4096), files=far, \
-                 fsync=PERCENT, datasync=PERCENT, open=PERCENT, append=PERCENT and pause=MS (60000)";
+                 fsync=PERCENT, datasync=PERCENT, dirsync=PERCENT, open=PERCENT, append=PERCENT and pause=MS (60000)";
     let mut manner = ScriptManner::default();
     for (key, value) in pairs(rest) {
         let number = |range| within(value, range, wrong);
@@ -205,6 +207,7 @@ fn random(rest: &str) -> Result<ScriptManner, String> {
             "open" => manner.open = number(0..=100)? as u8,
             "append" => manner.append = number(0..=100)? as u8,
             "datasync" => manner.datasync = number(0..=100)? as u8,
+            "dirsync" => manner.dirsync = number(0..=100)? as u8,
             "pause" => manner.pause = number(0..=60_000)? as u16,
             // The geometry gives the block size later.
             "files" if value == "far" => manner.far = 1,
@@ -320,9 +323,11 @@ pub struct Crash {
         value_parser = disk_model)]
     pub model: Vec<DiskModel>,
     /// The workload.
-    /// random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,datasync=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
+    /// random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,datasync=PERCENT,
+    /// dirsync=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
     /// random operations; names= adds and removes names of all lengths, files=far uses indirect
-    /// blocks, open= removes files that are open, append= grows files at their ends.
+    /// blocks, open= removes files that are open, append= grows files at their ends, datasync=
+    /// makes so many of the fsyncs an fdatasync, dirsync= an fsync of the directory.
     /// reuse[:clients=N,rounds=N]: files take the blocks of directories that were just removed.
     /// overwrites[:clients=N,rounds=N]: few files are written over until a log's cleaner works.
     /// links[:clients=N,rounds=N]: symbolic links with long targets, blocks of metadata, are
