@@ -69,7 +69,19 @@ impl FileType {
 }
 
 /// A time on disk: seconds since 1970 (negative before) and nanoseconds, 0 to 999,999,999.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Timestamp {
     /// Whole seconds since 1970.
     pub seconds: i64,

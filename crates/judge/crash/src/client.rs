@@ -2,10 +2,11 @@
 
 use ordo_runtime::{Duration, Runtime};
 use ordo_vfs::{
-    Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode,
+    Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, SetTime, Timestamp,
+    XattrMode,
 };
 
-use crate::script::{NAMES, OPEN_MAX, ROOT, ScriptPlace, ScriptStep, WIDE};
+use crate::script::{COMMON, ITSELF, NAMES, OPEN_MAX, ROOT, ScriptPlace, ScriptStep, WIDE};
 
 /// One client.
 pub(crate) struct Client<F> {
@@ -56,24 +57,24 @@ impl<F: FileSystem> Client<F> {
         self.dirs[usize::from(place.dir) % self.dirs.len()]
     }
 
-    /// One of the client's directories, or the root.
-    fn directory(&self, number: u8) -> Ino {
-        match number {
-            ROOT => self.fs.root(),
-            dir => self.dir(ScriptPlace { dir, name: 0 }),
-        }
-    }
-
     /// A name: short, or long enough to fill a directory's chunk; or of any length.
     fn name(&self, place: ScriptPlace) -> Vec<u8> {
         if place.name >= WIDE {
             return wide_name(self.number, place.name);
+        }
+        if place.name >= COMMON {
+            return format!("common-{}", place.name - COMMON).into_bytes();
         }
         let long = if place.name.is_multiple_of(3) { "x".repeat(60) } else { String::new() };
         format!("c{}-{}{long}", self.number, place.name).into_bytes()
     }
 
     async fn find(&self, place: ScriptPlace) -> FsResult<Ino> {
+        match place {
+            ScriptPlace { dir: ROOT, name: ITSELF } => return Ok(self.fs.root()),
+            ScriptPlace { name: ITSELF, .. } => return Ok(self.dir(place)),
+            _ => {}
+        }
         Ok(self.fs.lookup(self.dir(place), &self.name(place)).await?.ino)
     }
 
@@ -120,13 +121,8 @@ impl<F: FileSystem> Client<F> {
                 self.dirs.retain(|d| *d != ino);
                 Ok(())
             }
-            ScriptStep::Symlink(p, len) => {
-                let target = vec![b'a' + (number % 26) as u8; len.into()];
-                fs.create(self.dir(p), &self.name(p), &NewNode::symlink(&target)).await.map(drop)
-            }
-            ScriptStep::Fifo(p) => {
-                let new = NewNode { file_type: FileType::Fifo, ..NewNode::file(0o600) };
-                fs.create(self.dir(p), &self.name(p), &new).await.map(drop)
+            ScriptStep::Symlink(..) | ScriptStep::Fifo(_) | ScriptStep::Device(..) => {
+                self.make_special(step, number).await
             }
             ScriptStep::Exchange(p, to) => {
                 let (from, name, mode) = (self.dir(p), self.name(p), RenameMode::Exchange);
@@ -139,7 +135,6 @@ impl<F: FileSystem> Client<F> {
                 fs.write(file, at, &data).await.map(drop)
             }
             ScriptStep::Fsync(p) => fs.fsync(self.find(p).await?).await,
-            ScriptStep::FsyncDir(dir) => fs.fsync(self.directory(dir)).await,
             ScriptStep::Fdatasync(p) => fs.fdatasync(self.find(p).await?).await,
             ScriptStep::Sync => fs.sync().await,
             ScriptStep::Pause(ms) => {
@@ -155,6 +150,24 @@ impl<F: FileSystem> Client<F> {
             | ScriptStep::Close(_) => self.with_open(step, number).await,
             _ => self.change(step, number).await,
         }
+    }
+
+    /// Makes a symbolic link, a fifo, or a device file.
+    async fn make_special(&self, step: ScriptStep, number: usize) -> FsResult<()> {
+        let of_type = |file_type| NewNode { file_type, ..NewNode::file(0o600) };
+        let target;
+        let (place, new) = match step {
+            ScriptStep::Symlink(p, len) => {
+                target = vec![b'a' + (number % 26) as u8; len.into()];
+                (p, NewNode::symlink(&target))
+            }
+            ScriptStep::Fifo(p) => (p, of_type(FileType::Fifo)),
+            ScriptStep::Device(p, number) => {
+                (p, NewNode { rdev: number.into(), ..of_type(FileType::CharDevice) })
+            }
+            _ => unreachable!("the caller does these"),
+        };
+        self.fs.create(self.dir(place), &self.name(place), &new).await.map(drop)
     }
 
     /// Opens a file, or does something with an open one.
@@ -201,6 +214,30 @@ impl<F: FileSystem> Client<F> {
         }
     }
 
+    /// Sets something in an inode.
+    async fn set(&self, step: ScriptStep) -> FsResult<()> {
+        let none = SetAttr::default();
+        let time = |seconds: u32| {
+            Some(SetTime::To(Timestamp { seconds: seconds.into(), nanos: seconds % 1_000_000_000 }))
+        };
+        let (place, set) = match step {
+            ScriptStep::Mode(p, mode) => (p, SetAttr { permissions: Some(mode), ..none }),
+            ScriptStep::Owner(p, uid, gid) => {
+                (p, SetAttr { uid: Some(uid.into()), gid: Some(gid.into()), ..none })
+            }
+            ScriptStep::Times(p, atime, mtime) => {
+                (p, SetAttr { atime: time(atime), mtime: time(mtime), ..none })
+            }
+            ScriptStep::Flags(p, which) => {
+                let flag = HARMLESS_FLAGS[usize::from(which) % HARMLESS_FLAGS.len()];
+                (p, SetAttr { flags: Some(flag), ..none })
+            }
+            _ => unreachable!("the caller does these"),
+        };
+        let ino = self.find(place).await?;
+        self.fs.setattr(ino, &set).await.map(drop)
+    }
+
     /// Changes an inode or its contents.
     async fn change(&self, step: ScriptStep, number: usize) -> FsResult<()> {
         let fs = &self.fs;
@@ -223,11 +260,10 @@ impl<F: FileSystem> Client<F> {
                 let ino = self.find(p).await?;
                 fs.allocate(ino, at.into(), len.into()).await
             }
-            ScriptStep::Mode(p, mode) => {
-                let ino = self.find(p).await?;
-                let set = SetAttr { permissions: Some(mode), ..SetAttr::default() };
-                fs.setattr(ino, &set).await.map(drop)
-            }
+            ScriptStep::Mode(..)
+            | ScriptStep::Owner(..)
+            | ScriptStep::Times(..)
+            | ScriptStep::Flags(..) => self.set(step).await,
             ScriptStep::Attribute(p, which, len) => {
                 let ino = self.find(p).await?;
                 let value = stamped(self.number, number, 0, len.into());
@@ -254,6 +290,9 @@ fn wide_name(client: usize, number: u16) -> Vec<u8> {
     name.resize(len.max(name.len()), b'-');
     name
 }
+
+/// No flag, `UF_NODUMP`, and `UF_OPAQUE`.
+const HARMLESS_FLAGS: [u32; 3] = [0, 1, 8];
 
 /// The name of one of a file's attributes.
 fn attribute(which: u8) -> Vec<u8> {

@@ -9,7 +9,9 @@ use rustc_hash::FxHashMap;
 
 use crate::Promise;
 use crate::disk::SECTOR;
-use crate::expect::{Candidate, DirExpected, Expect, Expected, FileExpected, NameExpected};
+use crate::expect::{
+    Candidate, DirExpected, Expect, Expected, FileExpected, NameExpected, SectorExpected,
+};
 use crate::history::{History, ObjectId, words};
 use crate::order::Cuts;
 use crate::tree::{Contents, InodeMetadata, Listing, Tree};
@@ -104,6 +106,7 @@ impl<'a> Comparer<'a> {
     }
 
     fn directories(&mut self) {
+        self.metadata(&[0], self.tree.root);
         let mut todo: Vec<FoundDirectory> = vec![(vec![0], self.tree.root)];
         while let Some((objects, ino)) = self.next_directory(&mut todo) {
             let dir = self.which(&objects, ino);
@@ -296,15 +299,18 @@ impl<'a> Comparer<'a> {
         None
     }
 
-    /// Judges permissions and attributes of an inode that may be one of `objects`: together they
-    /// must be a state that the inode had.
+    /// Judges owner, permissions, times, flags and attributes of an inode that may be one of
+    /// `objects`: together they must be a state that the inode had.
     fn metadata(&mut self, objects: &[ObjectId], ino: Ino) {
         let Some(node) = self.tree.nodes.get(&ino) else { return };
         let found = &node.metadata;
         for object in objects {
             let Some(expected) = self.expect.metadata.get(object) else { return };
-            let fits =
-                |c: &&Candidate<Option<Arc<InodeMetadata>>>| c.value.as_deref() == Some(found);
+            // Nobody has made the root, so it may have any state until a call sets one.
+            let fits = |c: &&Candidate<Option<Arc<InodeMetadata>>>| match &c.value {
+                Some(metadata) => metadata.allows(found),
+                None => *object == 0,
+            };
             let fits: Vec<_> = expected.candidates.iter().filter(fits).collect();
             if !fits.is_empty() {
                 if objects.len() == 1 {
@@ -315,15 +321,7 @@ impl<'a> Comparer<'a> {
         }
         let Some(object) = objects.last() else { return };
         let settled = self.expect.metadata.get(object).is_some_and(|e| e.is_settled() && e.durable);
-        let len =
-            |(name, value): (&Vec<u8>, &Vec<u8>)| format!("{} of {}", words(name), value.len());
-        let attributes: Vec<String> = found.attributes.iter().map(len).collect();
-        let what = format!(
-            "{}: permissions {:o} and attributes [{}] never existed together",
-            self.title(*object),
-            found.permissions,
-            attributes.join(", ")
-        );
+        let what = format!("{}: was never in this state: {found}", self.title(*object));
         if settled {
             self.found.lost_durable.push((self.promise.durable_fsync, what));
         } else {
@@ -372,10 +370,7 @@ impl<'a> Comparer<'a> {
         }
         let fits = |index: u64, found: &[u8]| match expected.sectors.get(&index) {
             None => is_zero(found),
-            Some(e) => e.candidates.iter().any(|c| match &c.value {
-                None => is_zero(found),
-                Some(data) => data[..found.len()] == *found,
-            }),
+            Some(e) => e.candidates.iter().any(|c| c.value.allows(found)),
         };
         let in_hole = expected.sectors.range(..size.div_ceil(SECTOR as u64)).map(|(i, _)| *i);
         let in_hole = in_hole.filter(|i| !contents.has_data(*i)).map(|index| {
@@ -429,17 +424,17 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// waited, may have changed others. A sector that may have been in a hole has durable bytes only if
 /// the whole file is settled: otherwise a later call may have given it a block.
 fn lacks_durable(
-    expected: &Expected<Option<Arc<[u8]>>>,
+    expected: &Expected<SectorExpected>,
     found: &[u8],
     is_settled: impl FnOnce() -> bool,
 ) -> bool {
-    let byte = |value: &Option<Arc<[u8]>>, at: usize| value.as_ref().map_or(0, |data| data[at]);
     let Some((first, rest)) = expected.candidates.split_first() else { return false };
-    let in_hole = expected.candidates.iter().any(|c| c.value.as_deref().is_none_or(is_zero));
+    let in_hole = expected.candidates.iter().any(|c| c.value.may_be_hole());
     expected.durable
         && (!in_hole || is_settled())
         && found.iter().enumerate().any(|(at, found)| {
-            let durable = byte(&first.value, at);
-            *found != durable && rest.iter().all(|c| byte(&c.value, at) == durable)
+            let durable = first.value.byte(at);
+            durable.is_some_and(|durable| *found != durable)
+                && rest.iter().all(|c| c.value.byte(at) == durable)
         })
 }

@@ -126,7 +126,46 @@ impl<T> Expected<T> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FileExpected {
     pub size: Expected<u64>,
-    pub sectors: BTreeMap<u64, Expected<Option<Arc<[u8]>>>>,
+    pub sectors: BTreeMap<u64, Expected<SectorExpected>>,
+}
+
+/// The contents that a sector may have.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum SectorExpected {
+    /// Zeros, since it was never written.
+    Unwritten,
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// Any: concurrent calls wrote to it, or a call failed in the middle.
+    Any,
+}
+
+impl SectorExpected {
+    /// The byte at a place; `None` if it may be any.
+    pub fn byte(&self, at: usize) -> Option<u8> {
+        match self {
+            SectorExpected::Unwritten => Some(0),
+            SectorExpected::Bytes(bytes) => Some(bytes[at]),
+            SectorExpected::Any => None,
+        }
+    }
+
+    /// Whether the sector, or the beginning of it that was found, can have these contents.
+    pub fn allows(&self, found: &[u8]) -> bool {
+        match self {
+            SectorExpected::Unwritten => found.iter().all(|b| *b == 0),
+            SectorExpected::Bytes(bytes) => bytes[..found.len()] == *found,
+            SectorExpected::Any => true,
+        }
+    }
+
+    /// Whether the sector may have been in a hole.
+    pub fn may_be_hole(&self) -> bool {
+        match self {
+            SectorExpected::Unwritten | SectorExpected::Any => true,
+            SectorExpected::Bytes(bytes) => bytes.iter().all(|b| *b == 0),
+        }
+    }
 }
 
 impl FileExpected {
@@ -396,8 +435,11 @@ impl Worker<'_> {
         }
         let mut sectors = BTreeMap::new();
         for (index, versions) in &o.sectors {
-            let list: Vec<_> = versions.iter().map(|(c, d)| (*c, Some(d.clone()))).collect();
-            sectors.insert(*index, self.expected(None, &list, is_durable));
+            let contents = |bytes: &Option<Arc<[u8]>>| {
+                bytes.clone().map_or(SectorExpected::Any, SectorExpected::Bytes)
+            };
+            let list: Vec<_> = versions.iter().map(|(call, b)| (*call, contents(b))).collect();
+            sectors.insert(*index, self.expected(SectorExpected::Unwritten, &list, is_durable));
         }
         Some(FileExpected { size, sectors })
     }
@@ -416,7 +458,7 @@ impl Worker<'_> {
 
     pub fn metadata(&self, object: ObjectId) -> Option<MetadataExpected> {
         let o = &self.history.objects[object];
-        if o.indeterminate || o.metadata.is_empty() {
+        if o.indeterminate_metadata || o.metadata.is_empty() {
             return None;
         }
         let list: Vec<_> = o.metadata.iter().map(|(call, n)| (*call, Some(n.clone()))).collect();

@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,8 +26,9 @@ pub type ObjectId = usize;
 /// A directory and a name in it.
 pub type NameKey = (ObjectId, Vec<u8>);
 
-/// The contents of a sector of a file over time, each with the call that wrote it.
-pub type Versions = Vec<(usize, Arc<[u8]>)>;
+/// The contents of a sector of a file over time, each with the call that wrote it. `None`:
+/// concurrent calls wrote to it, or a call failed in the middle, so that it may have any.
+pub type Versions = Vec<(usize, Option<Arc<[u8]>>)>;
 
 /// A file, directory or link that existed at some time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,12 +44,14 @@ pub struct Object {
     /// For each sector of 512 bytes, the calls that changed its contents, each with the new
     /// contents.
     pub sectors: BTreeMap<u64, Versions>,
-    /// Calls that set permissions or attributes, each with all of them.
+    /// Calls that set owner, permissions, times, flags or attributes, each with all of them.
     #[serde(alias = "natures")]
     pub metadata: Vec<(usize, Arc<InodeMetadata>)>,
-    /// Whether concurrent calls made its contents indeterminate, so that they are not judged.
-    #[serde(alias = "vague")]
+    /// Whether concurrent calls made its size indeterminate, so that neither size nor contents are
+    /// judged.
     pub indeterminate: bool,
+    /// Whether concurrent calls made its metadata indeterminate, so that they are not judged.
+    pub indeterminate_metadata: bool,
 }
 
 /// The purpose of a call.
@@ -121,8 +125,8 @@ pub(crate) struct RecorderState {
     pub history: History,
     by_ino: BTreeMap<Ino, ObjectId>,
     ticks: usize,
-    /// The numbers of calls under way that change each object's contents.
-    writing: BTreeMap<ObjectId, usize>,
+    /// The calls under way that change each object.
+    changing: BTreeMap<ObjectId, Vec<Changing>>,
     /// The number of events of the run so far.
     clock: Box<dyn Fn() -> usize>,
 }
@@ -135,8 +139,8 @@ impl RecorderState {
         };
         let by_ino = BTreeMap::from([(root, 0)]);
         let clock = Box::new(clock);
-        let writing = BTreeMap::new();
-        Rc::new(RefCell::new(RecorderState { history, by_ino, ticks: 0, writing, clock }))
+        let changing = BTreeMap::new();
+        Rc::new(RefCell::new(RecorderState { history, by_ino, ticks: 0, changing, clock }))
     }
 
     /// Notes a tree that exists when the run begins. A crash has left it there, so no later crash
@@ -205,7 +209,7 @@ impl RecorderState {
     /// Adds an object that a call made.
     pub(crate) fn add(&mut self, call: usize, attr: &Attr, name: &[u8]) -> ObjectId {
         let mut object = Object::new(attr.ino, attr.file_type, name);
-        object.turn(call, |n| n.permissions = attr.permissions);
+        object.turn(call, |metadata| metadata.take(attr));
         self.history.objects.push(object);
         let object = self.history.objects.len() - 1;
         self.by_ino.insert(attr.ino, object);
@@ -231,17 +235,48 @@ impl RecorderState {
         self.history.names.get(&(dir, name.to_vec()))?.last()?.object
     }
 
-    pub(crate) fn begin_contents(&mut self, object: ObjectId) {
-        let writers = self.writing.entry(object).or_default();
-        *writers += 1;
-        if *writers > 1 {
-            self.history.objects[object].indeterminate = true;
+    /// Notes that a call begins to change an object, and the calls with which it is concurrent.
+    pub(crate) fn begin_change(&mut self, object: ObjectId, call: usize, aim: ChangeAim) {
+        let others = self.changing.entry(object).or_default();
+        let mut contested = Vec::new();
+        for other in &mut *others {
+            other.contested.push(aim.clone());
+            contested.push(other.aim.clone());
         }
+        others.push(Changing { call, aim, contested });
     }
 
-    pub(crate) fn end_contents(&mut self, object: ObjectId) {
-        *self.writing.get_mut(&object).expect("begun") -= 1;
+    /// Notes the end of such a call, after its effect has been noted. `whole`: the call was refused
+    /// without an effect, or had all of its effect. Otherwise any part of it may be there.
+    pub(crate) fn end_change(&mut self, object: ObjectId, call: usize, whole: bool) {
+        let changing = self.changing.get_mut(&object).expect("begun");
+        let at = changing.iter().position(|c| c.call == call).expect("begun");
+        let Changing { aim, mut contested, .. } = changing.swap_remove(at);
+        if !whole {
+            contested.push(aim.clone());
+        }
+        let object = &mut self.history.objects[object];
+        contested.iter().for_each(|other| object.contest(call, &aim, other));
     }
+}
+
+/// A call under way that changes an object.
+struct Changing {
+    call: usize,
+    aim: ChangeAim,
+    /// The aims of calls that were under way at the same time.
+    contested: Vec<ChangeAim>,
+}
+
+/// A part of an object that a call changes.
+#[derive(Clone, Debug)]
+pub(crate) enum ChangeAim {
+    /// These bytes.
+    Bytes(Range<u64>),
+    /// The size, and all bytes from there.
+    Size,
+    /// The metadata.
+    Metadata,
 }
 
 impl Object {
@@ -254,6 +289,7 @@ impl Object {
             sectors: BTreeMap::new(),
             metadata: Vec::new(),
             indeterminate: false,
+            indeterminate_metadata: false,
         }
     }
 
@@ -268,16 +304,32 @@ impl Object {
             object.sizes = vec![(call, contents.size)];
             object.indeterminate = !contents.is_whole();
         }
-        object.metadata = vec![(call, Arc::new(node.metadata.clone()))];
+        // Whoever looked at the tree has read it.
+        object.metadata =
+            vec![(call, Arc::new(InodeMetadata { atime: None, ..node.metadata.clone() }))];
         object
     }
 
-    /// Notes a change of permissions or attributes.
+    /// Notes a change of owner, permissions, times, flags or attributes.
     pub(crate) fn turn(&mut self, call: usize, change: impl FnOnce(&mut InodeMetadata)) {
         let mut metadata =
             self.metadata.last().map_or_else(InodeMetadata::default, |n| (*n.1).clone());
         change(&mut metadata);
         self.metadata.push((call, metadata.into()));
+    }
+
+    /// Notes that a call sets the time of the last change to the present, which is not compared.
+    fn is_written(&mut self, call: usize) {
+        if self.metadata.last().is_some_and(|(_, metadata)| metadata.mtime.is_some()) {
+            self.turn(call, |metadata| metadata.mtime = None);
+        }
+    }
+
+    /// Notes that reads set the time of the last access to the present, which is not compared.
+    pub(crate) fn is_read(&mut self) {
+        if let Some((_, metadata)) = self.metadata.last_mut().filter(|(_, m)| m.atime.is_some()) {
+            Arc::make_mut(metadata).atime = None;
+        }
     }
 
     /// The first name and the inode, for a person.
@@ -289,22 +341,63 @@ impl Object {
         self.sizes.last().map_or(0, |s| s.1)
     }
 
-    /// The present contents of a sector.
-    fn sector(&self, index: u64) -> Vec<u8> {
-        let versions = self.sectors.get(&index);
-        versions.and_then(|v| v.last()).map_or_else(|| vec![0; SECTOR], |v| v.1.to_vec())
+    /// The present contents of a sector; `None` if it may have any.
+    fn sector(&self, index: u64) -> Option<Vec<u8>> {
+        match self.sectors.get(&index).and_then(|versions| versions.last()) {
+            Some((_, contents)) => contents.as_ref().map(|bytes| bytes.to_vec()),
+            None => Some(vec![0; SECTOR]),
+        }
+    }
+
+    /// Notes new contents of a sector.
+    fn set_sector(&mut self, index: u64, call: usize, contents: Option<Vec<u8>>) {
+        let versions = self.sectors.entry(index).or_default();
+        versions.push((call, contents.map(Arc::from)));
+    }
+
+    /// Notes that a call, and another one under way at the same time, have aimed at the same part,
+    /// so that the result is not known; or that the call failed in the middle.
+    fn contest(&mut self, call: usize, aim: &ChangeAim, other: &ChangeAim) {
+        match (aim, other) {
+            (ChangeAim::Metadata, ChangeAim::Metadata) => self.indeterminate_metadata = true,
+            (ChangeAim::Metadata, ChangeAim::Bytes(_))
+            | (ChangeAim::Bytes(_), ChangeAim::Metadata) => self.is_written(call),
+            (ChangeAim::Bytes(a), ChangeAim::Bytes(b)) => {
+                let (from, to) = (a.start.max(b.start), a.end.min(b.end));
+                let unit = SECTOR as u64;
+                for index in from / unit..to.max(from).div_ceil(unit) {
+                    self.set_sector(index, call, None);
+                }
+                // For a while the file may have been as long as either of them made it.
+                let size = self.size();
+                if a.end.max(b.end) > size {
+                    self.sizes.push((call, a.end.max(b.end)));
+                    self.sizes.push((call, size));
+                }
+            }
+            // The call that sets the size may set metadata too.
+            (ChangeAim::Metadata, ChangeAim::Size) | (ChangeAim::Size, ChangeAim::Metadata) => {
+                self.indeterminate_metadata = true;
+            }
+            _ => (self.indeterminate, self.indeterminate_metadata) = (true, true),
+        }
     }
 
     pub(crate) fn write(&mut self, call: usize, offset: u64, data: &[u8]) {
+        self.is_written(call);
         let unit = SECTOR as u64;
         let end = offset + data.len() as u64;
         let mut at = offset;
         while at < end {
             let (index, within) = (at / unit, (at % unit) as usize);
             let n = (SECTOR - within).min((end - at) as usize);
-            let mut sector = self.sector(index);
-            sector[within..within + n].copy_from_slice(&data[(at - offset) as usize..][..n]);
-            self.sectors.entry(index).or_default().push((call, sector.into()));
+            let new = &data[(at - offset) as usize..][..n];
+            let sector = self.sector(index).or_else(|| (n == SECTOR).then(|| vec![0; SECTOR]));
+            let sector = sector.map(|mut bytes| {
+                bytes[within..within + n].copy_from_slice(new);
+                bytes
+            });
+            self.set_sector(index, call, sector);
             at += n as u64;
         }
         if end > self.size() && !data.is_empty() {
@@ -316,21 +409,28 @@ impl Object {
     /// storage. The file grows if the range ends behind its end.
     pub(crate) fn allocate(&mut self, call: usize, offset: u64, len: u64) {
         let unit = SECTOR as u64;
-        let (first, last) = (offset / unit, (offset + len).div_ceil(unit));
-        let all: Vec<u8> = (first..last).flat_map(|index| self.sector(index)).collect();
-        let at = (offset - first * unit) as usize;
-        self.write(call, offset, &all[at..at + len as usize]);
+        self.is_written(call);
+        for index in offset / unit..(offset + len).div_ceil(unit) {
+            self.set_sector(index, call, self.sector(index));
+        }
+        if offset + len > self.size() && len > 0 {
+            self.sizes.push((call, offset + len));
+        }
     }
 
     pub(crate) fn cut(&mut self, call: usize, size: u64) {
+        self.is_written(call);
         let unit = SECTOR as u64;
         let first = size / unit;
         let later: Vec<u64> = self.sectors.range(first..).map(|(i, _)| *i).collect();
         for index in later {
-            let mut sector = self.sector(index);
             let keep = if index == first { (size % unit) as usize } else { 0 };
-            sector[keep..].fill(0);
-            self.sectors.entry(index).or_default().push((call, sector.into()));
+            let sector = self.sector(index).or_else(|| (keep == 0).then(|| vec![0; SECTOR]));
+            let sector = sector.map(|mut bytes| {
+                bytes[keep..].fill(0);
+                bytes
+            });
+            self.set_sector(index, call, sector);
         }
         self.sizes.push((call, size));
     }

@@ -91,7 +91,9 @@ fn history_fits(history: &History) -> bool {
         let sectors = o.sectors.values().flatten();
         o.sizes.iter().all(|s| call(s.0))
             && o.metadata.iter().all(|n| call(n.0))
-            && sectors.clone().all(|(n, data)| call(*n) && data.len() == SECTOR)
+            && sectors
+                .clone()
+                .all(|(n, data)| call(*n) && data.as_ref().is_none_or(|data| data.len() == SECTOR))
     });
     let names = history.names.iter().all(|((dir, _), changes)| {
         object(*dir) && changes.iter().all(|c| call(c.call) && c.object.is_none_or(object))

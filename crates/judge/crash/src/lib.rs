@@ -11,8 +11,8 @@
 //!   needs one value.
 //! - [`mod@format`], [`finding`]: the interface to code that knows the disk format, and the
 //!   findings of a check in words without a format.
-//! - [`script`], [`database`], [`history`], [`mod@record`]: the workloads, the history of calls,
-//!   the record of requests.
+//! - [`script`], `steps`, [`database`], [`history`], [`mod@record`]: the workloads, the history of
+//!   calls, the record of requests.
 //! - [`model`], `sample`, [`rules`]: frontiers, choices and states, and the selection of those that
 //!   are judged.
 //! - `expect`, `tree`, `order`, `compare`, [`judge`]: the oracles. `follow`, `memory`, `recall`:
@@ -89,6 +89,7 @@ pub mod scheme;
 pub mod script;
 pub mod shrink;
 pub mod space;
+mod steps;
 mod sum;
 #[cfg(test)]
 mod test_scheme;

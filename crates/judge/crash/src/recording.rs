@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ordo_vfs::{
-    Attr, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, XattrMode,
+    Attr, Errno, FileSystem, FileType, FsResult, Ino, NewNode, RenameMode, SetAttr, SetTime,
+    XattrMode,
 };
 
 use crate::format::OwnNames;
-use crate::history::{History, Object, ObjectId, Purpose, RecorderState, words};
+use crate::history::{ChangeAim, History, Object, ObjectId, Purpose, RecorderState, words};
 use crate::tree::Tree;
 
 /// The recorder of the calls to a file system.
@@ -73,6 +74,14 @@ impl<F> RecordingFs<F> {
         known.unwrap_or_else(|| format!(" (inode {ino})"))
     }
 
+    /// Notes that a call reads from an inode.
+    fn is_read(&self, ino: Ino) {
+        let mut recorder = self.recorder.borrow_mut();
+        if let Some(object) = recorder.object(ino) {
+            recorder.history.objects[object].is_read();
+        }
+    }
+
     /// Notes the end of a call, and the call's effect if it succeeded.
     fn end<T>(&self, call: usize, result: &FsResult<T>, did: impl FnOnce(&mut RecorderState, &T)) {
         let mut recorder = self.recorder.borrow_mut();
@@ -88,7 +97,7 @@ impl<F> RecordingFs<F> {
     async fn change<T>(
         &self,
         ino: Ino,
-        purpose: Purpose,
+        (purpose, aim): (Purpose, ChangeAim),
         text: String,
         doing: impl Future<Output = FsResult<T>>,
         did: impl FnOnce(&mut Object, usize, &T) -> bool,
@@ -96,7 +105,7 @@ impl<F> RecordingFs<F> {
         let call = self.begin(purpose, text);
         let object = self.recorder.borrow().object(ino);
         if let Some(object) = object {
-            self.recorder.borrow_mut().begin_contents(object);
+            self.recorder.borrow_mut().begin_change(object, call, aim);
         }
         let result = doing.await;
         // A call that is refused changes nothing. One without space, or with a failed disk, may
@@ -109,9 +118,7 @@ impl<F> RecordingFs<F> {
             }
         });
         if let Some(object) = object {
-            let mut recorder = self.recorder.borrow_mut();
-            recorder.end_contents(object);
-            recorder.history.objects[object].indeterminate |= !whole;
+            self.recorder.borrow_mut().end_change(object, call, whole);
         }
         result
     }
@@ -127,30 +134,46 @@ impl<F> RecordingFs<F> {
 }
 
 impl<F: FileSystem> FileSystem for RecordingFs<F> {
-    ordo_vfs::delegate! { this => this.fs; root, lookup, open, close, getattr, readlink, read, seek, extents, readdir, statfs,
+    ordo_vfs::delegate! { this => this.fs; root, lookup, open, close, getattr, seek, extents, readdir, statfs,
     getxattr, listxattr }
 
     async fn setattr(&self, ino: Ino, set: &SetAttr) -> FsResult<Attr> {
-        if set.size.is_none() && set.permissions.is_none() {
+        let is_inode = SetAttr { size: None, ..*set } != SetAttr::default();
+        if set.size.is_none() && !is_inode {
             return self.fs.setattr(ino, set).await;
         }
-        let words = |what: &str, to: Option<String>| to.map(|to| format!("{what} {to}"));
-        let size = words("size", set.size.map(|s| s.to_string()));
-        let mode = words("permissions", set.permissions.map(|p| format!("{p:o}")));
-        let what: Vec<String> = [size, mode].into_iter().flatten().collect();
-        let text = format!("set {} of {}", what.join(" and "), self.title(ino));
-        let purpose =
-            if set.permissions.is_some() { Purpose::InodeMetadata } else { Purpose::Contents };
-        self.change(ino, purpose, text, self.fs.setattr(ino, set), |object, call, _| {
+        let text = format!("set {} of {}", changes(set), self.title(ino));
+        let what = match (is_inode, set.size) {
+            (true, None) => (Purpose::InodeMetadata, ChangeAim::Metadata),
+            (true, Some(_)) => (Purpose::InodeMetadata, ChangeAim::Size),
+            (false, _) => (Purpose::Contents, ChangeAim::Size),
+        };
+        self.change(ino, what, text, self.fs.setattr(ino, set), |object, call, attr| {
             if let Some(size) = set.size {
                 object.cut(call, size);
             }
-            if let Some(permissions) = set.permissions {
-                object.turn(call, |metadata| metadata.permissions = permissions);
+            if is_inode {
+                object.turn(call, |metadata| {
+                    metadata.take(attr);
+                    if attr.file_type != FileType::Directory {
+                        metadata.atime = set.atime.map_or(metadata.atime, |_| Some(attr.atime));
+                        metadata.mtime = set.mtime.map_or(metadata.mtime, |_| Some(attr.mtime));
+                    }
+                });
             }
             true
         })
         .await
+    }
+
+    async fn read(&self, ino: Ino, offset: u64, data: &mut [u8]) -> FsResult<usize> {
+        self.is_read(ino);
+        self.fs.read(ino, offset, data).await
+    }
+
+    async fn readlink(&self, ino: Ino) -> FsResult<Vec<u8>> {
+        self.is_read(ino);
+        self.fs.readlink(ino).await
     }
 
     async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
@@ -271,7 +294,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
         // A write without space may have had an effect for a while.
         self.change(
             ino,
-            Purpose::Contents,
+            contents(offset, len as u64),
             text,
             self.fs.write(ino, offset, data),
             |object, call, written| {
@@ -285,7 +308,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
     async fn allocate(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         let text = format!("allocate {len} bytes at {offset} of {}", self.title(ino));
         let doing = self.fs.allocate(ino, offset, len);
-        self.change(ino, Purpose::Contents, text, doing, |object, call, ()| {
+        self.change(ino, contents(offset, len), text, doing, |object, call, ()| {
             object.allocate(call, offset, len);
             true
         })
@@ -295,7 +318,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
     async fn punch_hole(&self, ino: Ino, offset: u64, len: u64) -> FsResult<()> {
         let text = format!("punch a hole of {len} bytes at {offset} of {}", self.title(ino));
         let doing = self.fs.punch_hole(ino, offset, len);
-        self.change(ino, Purpose::Contents, text, doing, |object, call, ()| {
+        self.change(ino, contents(offset, len), text, doing, |object, call, ()| {
             let len = len.min(object.size().saturating_sub(offset)) as usize;
             if len > 0 {
                 object.write(call, offset, &vec![0; len]);
@@ -334,7 +357,7 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
         let len = value.len();
         let text = format!("set {} of {} to {len} bytes", words(name), self.title(ino));
         let doing = self.fs.setxattr(ino, name, value, mode);
-        self.change(ino, Purpose::InodeMetadata, text, doing, |object, call, ()| {
+        self.change(ino, METADATA, text, doing, |object, call, ()| {
             object.turn(call, |n| drop(n.attributes.insert(name.to_vec(), value.to_vec())));
             true
         })
@@ -343,18 +366,44 @@ impl<F: FileSystem> FileSystem for RecordingFs<F> {
 
     async fn removexattr(&self, ino: Ino, name: &[u8]) -> FsResult<()> {
         let text = format!("remove {} of {}", words(name), self.title(ino));
-        self.change(
-            ino,
-            Purpose::InodeMetadata,
-            text,
-            self.fs.removexattr(ino, name),
-            |object, call, ()| {
-                object.turn(call, |metadata| drop(metadata.attributes.remove(name)));
-                true
-            },
-        )
+        self.change(ino, METADATA, text, self.fs.removexattr(ino, name), |object, call, ()| {
+            object.turn(call, |metadata| drop(metadata.attributes.remove(name)));
+            true
+        })
         .await
     }
+}
+
+/// A change of metadata.
+const METADATA: (Purpose, ChangeAim) = (Purpose::InodeMetadata, ChangeAim::Metadata);
+
+/// A change of so many bytes.
+fn contents(offset: u64, len: u64) -> (Purpose, ChangeAim) {
+    (Purpose::Contents, ChangeAim::Bytes(offset..offset.saturating_add(len)))
+}
+
+/// The changes of a call, in words.
+fn changes(set: &SetAttr) -> String {
+    let SetAttr { permissions, uid, gid, size, flags, atime, mtime, birthtime } = *set;
+    let words = |what: &str, to: Option<String>| to.map(|to| format!("{what} {to}"));
+    let time = |what, to: Option<SetTime>| {
+        let to = to.map(|to| match to {
+            SetTime::Now => "now".into(),
+            SetTime::To(to) => format!("{}.{:09}", to.seconds, to.nanos),
+        });
+        words(what, to)
+    };
+    let all = [
+        words("size", size.map(|s| s.to_string())),
+        words("permissions", permissions.map(|p| format!("{p:o}"))),
+        words("owner", uid.map(|u| u.to_string())),
+        words("group", gid.map(|g| g.to_string())),
+        words("flags", flags.map(|f| format!("{f:#x}"))),
+        time("atime", atime),
+        time("mtime", mtime),
+        time("birthtime", birthtime.map(SetTime::To)),
+    ];
+    all.into_iter().flatten().collect::<Vec<String>>().join(" and ")
 }
 
 /// Notes the unmount of a file system, which makes everything durable.

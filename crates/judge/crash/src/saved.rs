@@ -6,7 +6,7 @@ use crate::run::{Event, Run};
 use crate::{CachePlan, CrashModel, FsGeometry, Point, Script};
 
 /// The format in the head of a failure file.
-const FORMAT: &str = "ordo crash failure 2";
+const FORMAT: &str = "ordo crash failure 3";
 
 /// A failure that can be repeated: the run is made again from its seed, and the state from the same
 /// choices.

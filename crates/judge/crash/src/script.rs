@@ -8,19 +8,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
 use crate::recording::RecordingFs;
+use crate::steps::{
+    append_step, common_step, overwrites, random_hole, random_name, random_step, replaced_links,
+    reuse_round,
+};
 
-/// A name in one of a client's directories. Both are numbers, taken modulo the number that exists.
+/// A name in one of a client's directories, or such a directory itself. Both are numbers, taken
+/// modulo the number that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptPlace {
     /// The directory: 0 is the one that all share, 1 the client's own; then come those that it has
-    /// made. [`ROOT`] is the root.
+    /// made.
     pub dir: u8,
     /// The name: from [`WIDE`] on, names are of all lengths.
     pub name: u16,
 }
 
-/// The number of the root among a client's directories, where a step may concern it.
+impl ScriptPlace {
+    /// A directory itself: one of the client's, or [`ROOT`].
+    pub const fn itself(dir: u8) -> ScriptPlace {
+        ScriptPlace { dir, name: ITSELF }
+    }
+}
+
+/// The first of the names that are the same for all clients, in the directory that all share.
+pub const COMMON: u16 = 128;
+
+/// The number of the root among a client's directories, for a step on a directory itself.
 pub const ROOT: u8 = u8::MAX;
+
+/// The name of a directory itself.
+pub(crate) const ITSELF: u16 = u16::MAX;
 
 /// The first of a client's names that are of all lengths, from 1 to 255 bytes.
 pub const WIDE: u16 = 256;
@@ -85,8 +103,14 @@ pub enum ScriptStep {
     Allocate(ScriptPlace, u32, u32),
     /// Appends so many bytes to a file.
     Append(ScriptPlace, u32),
-    /// Makes a directory durable: all names in it.
-    FsyncDir(u8),
+    /// Sets the owner and the group.
+    Owner(ScriptPlace, u16, u16),
+    /// Sets the times of the last access and the last change, in seconds.
+    Times(ScriptPlace, u32, u32),
+    /// Sets one of the BSD file flags that hinder no call, or none of them.
+    Flags(ScriptPlace, u8),
+    /// Makes a device file with this number.
+    Device(ScriptPlace, u32),
 }
 
 /// The steps of all clients.
@@ -156,7 +180,7 @@ impl Script {
     /// files, chosen by a seed.
     pub fn with_dirsyncs(self, seed: u64, percent: u8) -> Script {
         self.with_other_syncs(seed, percent, |step| match step {
-            ScriptStep::Fsync(place) => Some(ScriptStep::FsyncDir(place.dir)),
+            ScriptStep::Fsync(place) => Some(ScriptStep::Fsync(ScriptPlace::itself(place.dir))),
             _ => None,
         })
     }
@@ -230,14 +254,30 @@ pub struct ScriptManner {
     pub datasync: u8,
     /// The fsyncs in a hundred that are of the file's directory instead.
     pub dirsync: u8,
+    /// The number of steps in a hundred that set owners, times and flags, permissions and
+    /// attributes of directories and the root too, or make device files.
+    pub inodes: u8,
+    /// The number of steps in a hundred that write to few files which all clients have in common,
+    /// at once and to the same places.
+    pub common: u8,
 }
 
 impl Default for ScriptManner {
     fn default() -> ScriptManner {
-        let (clients, steps) = (3, 120);
-        let (names, far, fsync, pause, open, append) = (0, 0, 0, 0, 0, 0);
-        let (datasync, dirsync) = (0, 0);
-        ScriptManner { clients, steps, names, far, fsync, pause, open, append, datasync, dirsync }
+        ScriptManner {
+            clients: 3,
+            steps: 120,
+            names: 0,
+            far: 0,
+            fsync: 0,
+            pause: 0,
+            open: 0,
+            append: 0,
+            datasync: 0,
+            dirsync: 0,
+            inodes: 0,
+            common: 0,
+        }
     }
 }
 
@@ -287,6 +327,12 @@ impl ScriptManner {
         if self.append > 0 && rng.random_range(0..100) < self.append {
             return append_step(rng);
         }
+        if self.common > 0 && rng.random_range(0..100) < self.common {
+            return common_step(rng);
+        }
+        if self.inodes > 0 && rng.random_range(0..100) < self.inodes {
+            return self.inode_step(rng);
+        }
         if self.pause > 0 && rng.random_range(0..8) == 0 {
             return ScriptStep::Pause(rng.random_range(0..=self.pause));
         }
@@ -332,6 +378,22 @@ impl ScriptManner {
             12 => ScriptStep::FsyncOpen(which),
             13 => ScriptStep::Allocate(place, at, [600, 9000, 60_000][rng.random_range(0..3)]),
             _ => ScriptStep::Close(which),
+        }
+    }
+
+    /// A random step that sets something in an inode: of a file, a directory, or the root.
+    fn inode_step(&self, rng: &mut Pcg64Mcg) -> ScriptStep {
+        let place = match rng.random_range(0..4) {
+            0 => ScriptPlace::itself([0, 1, 2, ROOT][rng.random_range(0..4)]),
+            _ => self.place(rng),
+        };
+        match rng.random_range(0..8) {
+            0..=1 => ScriptStep::Owner(place, rng.random_range(0..3), rng.random_range(0..3)),
+            2..=3 => ScriptStep::Times(place, rng.random(), rng.random()),
+            4 => ScriptStep::Flags(place, rng.random_range(0..3)),
+            5 => ScriptStep::Mode(place, rng.random_range(0..0o1000)),
+            6 => ScriptStep::Attribute(place, rng.random_range(0..3), rng.random_range(0..600)),
+            _ => ScriptStep::Device(self.place(rng), rng.random()),
         }
     }
 
@@ -413,172 +475,6 @@ async fn directory<F: FileSystem>(fs: &F, dir: Ino, name: &[u8]) -> FsResult<(In
     }
 }
 
-/// A random step on one of a few files to which the script only appends. After an fsync of such a
-/// file, the next appended bytes stay in memory for a while.
-fn append_step(rng: &mut Pcg64Mcg) -> ScriptStep {
-    let place = ScriptPlace { dir: rng.random_range(0..2), name: rng.random_range(0..3) };
-    match rng.random_range(0..16) {
-        0..=9 => ScriptStep::Append(place, [40, 200, 600, 1500, 6000][rng.random_range(0..5)]),
-        10..=12 => ScriptStep::Fsync(place),
-        13 => ScriptStep::Pause(rng.random_range(0..12)),
-        14 => ScriptStep::Write(place, rng.random_range(0..4) * 700, 300),
-        _ => ScriptStep::Unlink(place),
-    }
-}
-
-/// Steps that make a directory grow through its first blocks, remove it with all its contents, then
-/// make files in its place.
-fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<ScriptStep> {
-    /// The number of directories that a client has before it makes one.
-    const HAS: u8 = 2;
-    let dir = ScriptPlace { dir: 1, name: rng.random_range(0..2) };
-    // Names have 128 bytes on average.
-    let blocks = rng.random_range(1..4);
-    let names = (blocks * block / 140).min(300) as u16;
-    let inside = |name: u16| ScriptPlace { dir: HAS, name: WIDE + name };
-    let mut steps = vec![ScriptStep::Mkdir(dir)];
-    steps.extend((0..names).map(|name| ScriptStep::Make(inside(name))));
-    let wait = |rng: &mut Pcg64Mcg| match rng.random_range(0..3) {
-        0 => ScriptStep::Sync,
-        _ => ScriptStep::Pause(rng.random_range(0..12)),
-    };
-    steps.push(wait(rng));
-    steps.extend((0..names).map(|name| ScriptStep::Unlink(inside(name))));
-    steps.push(ScriptStep::Rmdir(dir));
-    if rng.random_range(0..2) == 0 {
-        steps.push(wait(rng));
-    }
-    for _ in 0..rng.random_range(2..6) {
-        let file = ScriptPlace { dir: 1, name: rng.random_range(4..8) };
-        let at = rng.random_range(0..3) * block;
-        steps.extend([ScriptStep::Make(file), ScriptStep::Write(file, at, blocks * block)]);
-        if rng.random_range(0..4) > 0 {
-            steps.push(ScriptStep::Fsync(file));
-        }
-    }
-    if rng.random_range(0..2) == 0 {
-        steps.push(ScriptStep::Unlink(ScriptPlace { dir: 1, name: rng.random_range(4..8) }));
-    }
-    steps
-}
-
-/// Steps that make eight files of three blocks each, which fill most of a `-full` geometry. Then
-/// each round overwrites one or two blocks of one file, and every sixth round replaces a file by a
-/// new one. Half of the rounds end with a sync of some kind, so that few writes wait in memory.
-fn overwrites(rng: &mut Pcg64Mcg, rounds: usize, block: u32) -> Vec<ScriptStep> {
-    const FILES: u16 = 8;
-    const BLOCKS: u32 = 3;
-    let file = |name| ScriptPlace { dir: 1, name };
-    let whole =
-        |name| [ScriptStep::Make(file(name)), ScriptStep::Write(file(name), 0, BLOCKS * block)];
-    let mut steps: Vec<ScriptStep> = (0..FILES).flat_map(whole).collect();
-    steps.push(ScriptStep::Sync);
-    for _ in 0..rounds {
-        let name = rng.random_range(0..FILES);
-        if rng.random_range(0..6) == 0 {
-            steps.push(ScriptStep::Unlink(file(name)));
-            steps.extend(whole(name));
-        } else {
-            let at = rng.random_range(0..BLOCKS) * block;
-            steps.push(ScriptStep::Write(file(name), at, rng.random_range(1..=2) * block));
-        }
-        match rng.random_range(0..8) {
-            0..3 => steps.push(ScriptStep::Fsync(file(name))),
-            3 => steps.push(ScriptStep::Sync),
-            4 => steps.push(ScriptStep::Pause(rng.random_range(0..12))),
-            _ => {}
-        }
-    }
-    steps
-}
-
-/// Steps that make links and then, in each round, replace one batch of those that were made
-/// together. Every batch is made durable with a file, and most of the removals by a sync before it.
-fn replaced_links(rng: &mut Pcg64Mcg, rounds: usize) -> Vec<ScriptStep> {
-    const BATCHES: u16 = 6;
-    const BATCH: u16 = 16;
-    const TARGET: u16 = 1000;
-    let file = ScriptPlace { dir: 1, name: 0 };
-    let all = |batch: u16| (0..BATCH).map(move |link| WIDE + batch * BATCH + link);
-    let place = |name| ScriptPlace { dir: 1, name };
-    let made = |batch| all(batch).map(move |name| ScriptStep::Symlink(place(name), TARGET));
-    let mut steps = vec![ScriptStep::Make(file)];
-    steps.extend((0..BATCHES).flat_map(made));
-    for _ in 0..rounds {
-        let batch = rng.random_range(0..BATCHES);
-        steps.extend(all(batch).map(|name| ScriptStep::Unlink(place(name))));
-        if rng.random_range(0..4) > 0 {
-            steps.push(ScriptStep::Sync);
-        }
-        steps.extend(made(batch));
-        steps.push(ScriptStep::Fsync(file));
-        if rng.random_range(0..4) == 0 {
-            steps.push(ScriptStep::Pause(rng.random_range(0..12)));
-        }
-    }
-    steps
-}
-
-fn random_place(rng: &mut Pcg64Mcg) -> ScriptPlace {
-    ScriptPlace { dir: rng.random_range(0..4), name: rng.random_range(0..NAMES).into() }
-}
-
-/// A random step: three of ten are of the rarer kinds. Targets of up to 119 bytes fit in the inode.
-fn random_step(rng: &mut Pcg64Mcg) -> ScriptStep {
-    if rng.random_range(0..10) < 7 {
-        return random_name(rng);
-    }
-    let (a, b) = (random_place(rng), random_place(rng));
-    let name = rng.random_range(0..3);
-    match rng.random_range(0..16) {
-        0..=2 => ScriptStep::Symlink(a, [1, 60, 119, 120, 500, 1000][rng.random_range(0..6)]),
-        3 => ScriptStep::Fifo(a),
-        4..=5 => ScriptStep::Exchange(a, b),
-        6..=7 => ScriptStep::Mode(a, rng.random_range(0..0o1000)),
-        8..=13 => ScriptStep::Attribute(a, name, [0, 20, 400, 1500, 5000][rng.random_range(0..5)]),
-        _ => ScriptStep::Strip(a, name),
-    }
-}
-
-fn random_name(rng: &mut Pcg64Mcg) -> ScriptStep {
-    let (a, b) = (random_place(rng), random_place(rng));
-    match rng.random_range(0..24) {
-        0..=4 => ScriptStep::Make(a),
-        5 => ScriptStep::Mkdir(a),
-        6..=10 => {
-            let len = [100, 600, 5000, 20_000, 60_000][rng.random_range(0..5)];
-            ScriptStep::Write(a, rng.random_range(0..3) * 4096, len)
-        }
-        11 => ScriptStep::Size(a, rng.random_range(0..40_000)),
-        12 => ScriptStep::Link(a, b),
-        13..=15 => ScriptStep::Rename(a, b),
-        16..=19 => ScriptStep::Unlink(a),
-        20 => ScriptStep::Rmdir(a),
-        21 => ScriptStep::Fsync(a),
-        22 if rng.random_range(0..4) == 0 => ScriptStep::Sync,
-        _ => ScriptStep::Pause(rng.random_range(0..12)),
-    }
-}
-
-/// The offsets at which a file's direct blocks begin, those of the single indirect block, and those
-/// of two blocks below the double indirect block, with blocks of 4 KB.
-const REACHES: [u32; 4] = [0, 12 << 12, (12 + 512) << 12, (12 + 1024) << 12];
-
-fn random_hole(rng: &mut Pcg64Mcg) -> ScriptStep {
-    let place = ScriptPlace { dir: 1, name: rng.random_range(0..3u8).into() };
-    let at = REACHES[rng.random_range(0..4)] + rng.random_range(0..5) * 4096;
-    let odd = [0, 0, 0, 700][rng.random_range(0..4)];
-    match rng.random_range(0..20) {
-        0..=2 => ScriptStep::Make(place),
-        3..=8 => ScriptStep::Write(place, at, [600, 4096, 20_000][rng.random_range(0..3)]),
-        9..=13 => ScriptStep::Punch(place, at + odd, [4096, 9000, 30_000][rng.random_range(0..3)]),
-        14..=15 => ScriptStep::Size(place, at + odd),
-        16 => ScriptStep::Unlink(place),
-        17 => ScriptStep::Fsync(place),
-        _ => ScriptStep::Pause(rng.random_range(0..12)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -610,7 +506,16 @@ mod tests {
         assert!(data.iter().filter(waits).count() > 100);
         assert!(data.iter().filter(|s| matches!(s, ScriptStep::Fdatasync(_))).count() > 100);
         let dirs = steps(ScriptManner { fsync: 30, dirsync: 50, ..usual });
-        assert!(dirs.iter().filter(|s| matches!(s, ScriptStep::FsyncDir(_))).count() > 100);
+        assert!(
+            dirs.iter()
+                .filter(|s| matches!(s, ScriptStep::Fsync(ScriptPlace { name: ITSELF, .. })))
+                .count()
+                > 100
+        );
+        let inodes = steps(ScriptManner { inodes: 40, ..usual });
+        assert!(inodes.iter().filter(|s| matches!(s, ScriptStep::Owner(..))).count() > 50);
+        let root = |s: &&ScriptStep| matches!(s, ScriptStep::Mode(place, _) if *place == ScriptPlace::itself(ROOT));
+        assert!(inodes.iter().any(|s| root(&s)));
         let pauses = steps(ScriptManner { pause: 9000, ..usual });
         assert!(pauses.iter().any(|s| matches!(s, ScriptStep::Pause(8000..))));
     }

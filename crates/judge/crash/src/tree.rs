@@ -1,9 +1,10 @@
 //! The tree of a file system as it was read: directories, inodes, contents.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 
-use ordo_vfs::{Attr, Ino};
+use ordo_vfs::{Attr, Ino, Timestamp};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +13,69 @@ use crate::format::OwnNames;
 
 /// The metadata of an inode beyond size and type. On disk they change as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct InodeMetadata {
     /// The permissions.
     pub permissions: u16,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The BSD file flags.
+    pub flags: u32,
+    /// The device number of a device file.
+    pub rdev: u64,
+    /// The time of creation.
+    pub birthtime: Timestamp,
+    /// The time of the last access, if a call has set it and none has changed it by a read since.
+    pub atime: Option<Timestamp>,
+    /// The time of the last change, if a call has set it and none has changed it by a write since.
+    pub mtime: Option<Timestamp>,
     /// The extended attributes.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl InodeMetadata {
+    /// Takes over what stays as it is until a call changes it: all but the times of the last access
+    /// and change.
+    pub fn take(&mut self, attr: &Attr) {
+        let Attr { permissions, uid, gid, flags, rdev, birthtime, .. } = *attr;
+        (self.permissions, self.uid, self.gid) = (permissions, uid, gid);
+        (self.flags, self.rdev, self.birthtime) = (flags, rdev, birthtime);
+    }
+
+    /// Whether an inode that was found can be in this state. A time that no call has set may be
+    /// any.
+    pub fn allows(&self, found: &InodeMetadata) -> bool {
+        let mut wanted = self.clone();
+        wanted.atime = self.atime.or(found.atime);
+        wanted.mtime = self.mtime.or(found.mtime);
+        wanted == *found
+    }
+}
+
+/// The state in words, for a person.
+impl fmt::Display for InodeMetadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InodeMetadata { permissions, uid, gid, flags, rdev, attributes, .. } = self;
+        write!(f, "permissions {permissions:o}, owner {uid}:{gid}")?;
+        if *flags != 0 {
+            write!(f, ", flags {flags:#x}")?;
+        }
+        if *rdev != 0 {
+            write!(f, ", device {rdev:#x}")?;
+        }
+        let born = ("birthtime", Some(self.birthtime).filter(|time| *time != Timestamp::default()));
+        for (name, time) in [born, ("atime", self.atime), ("mtime", self.mtime)] {
+            if let Some(Timestamp { seconds, nanos }) = time {
+                write!(f, ", {name} {seconds}.{nanos:09}")?;
+            }
+        }
+        for (name, value) in attributes {
+            write!(f, ", {} of {} bytes", ordo_vfs::path::display(name), value.len())?;
+        }
+        Ok(())
+    }
 }
 
 /// The entries of a directory.
@@ -30,7 +89,7 @@ pub(crate) struct Listing {
 /// The metadata and contents of an inode.
 pub(crate) struct Node {
     pub attr: Attr,
-    /// Permissions and extended attributes.
+    /// Owner, permissions, times and the like.
     pub metadata: InodeMetadata,
     /// The contents of a file, or the target of a link.
     pub contents: Option<Contents>,

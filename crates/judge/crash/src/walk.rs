@@ -49,8 +49,7 @@ impl Tree {
         }
         loop {
             let tree = Tree::walk(fs, own_names, Some((places.disk, &mut *memory))).await?;
-            let mut reached: Vec<Ino> = tree.nodes.keys().copied().collect();
-            reached.push(tree.root);
+            let reached: Vec<Ino> = tree.nodes.keys().copied().collect();
             if memory.settle(fs, &reached).await {
                 return Ok(tree);
             }
@@ -64,6 +63,11 @@ impl Tree {
     ) -> FsResult<Tree> {
         let (root, dirs, nodes) = (fs.root(), FxHashMap::default(), FxHashMap::default());
         let mut tree = Tree { root, own_names, dirs, nodes };
+        let node = match known.as_ref().and_then(|(_, memory)| memory.node(root)) {
+            Some(node) => node,
+            None => visit(fs, (root, b".", root), &mut known).await?,
+        };
+        tree.nodes.insert(root, node);
         let mut todo = VecDeque::from([root]);
         while let Some(dir) = todo.pop_front() {
             if tree.dirs.contains_key(&dir) {
@@ -148,7 +152,11 @@ pub(crate) async fn attr_of<F: FileSystem>(
 }
 
 async fn metadata<F: FileSystem>(fs: &F, attr: &Attr) -> FsResult<InodeMetadata> {
-    let mut metadata = InodeMetadata { permissions: attr.permissions, ..InodeMetadata::default() };
+    let mut metadata = InodeMetadata::default();
+    metadata.take(attr);
+    if attr.file_type != FileType::Directory {
+        (metadata.atime, metadata.mtime) = (Some(attr.atime), Some(attr.mtime));
+    }
     let names = match fs.listxattr(attr.ino).await {
         Err(error) if error.errno == Errno::NotSupported => Vec::new(),
         names => names?,

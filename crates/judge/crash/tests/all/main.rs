@@ -3,6 +3,7 @@
 
 mod appends;
 mod background;
+mod common_files;
 mod crash_cycles;
 mod datasync;
 mod directories;
@@ -13,6 +14,7 @@ mod forgetful;
 mod forms;
 mod freebsd;
 mod holes;
+mod inodes;
 mod journal;
 mod journal_modes;
 mod mutants;

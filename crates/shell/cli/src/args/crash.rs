@@ -132,6 +132,8 @@ impl fmt::Display for CrashWorkload {
                 append,
                 datasync,
                 dirsync,
+                inodes,
+                common,
             }) => {
                 write!(f, "random:clients={clients},steps={steps}")?;
                 let of = u16::from;
@@ -143,6 +145,8 @@ impl fmt::Display for CrashWorkload {
                     ("append", of(*append)),
                     ("datasync", of(*datasync)),
                     ("dirsync", of(*dirsync)),
+                    ("inodes", of(*inodes)),
+                    ("common", of(*common)),
                 ];
                 let more = more.into_iter().filter(|(_, n)| *n > 0);
                 more.into_iter().try_for_each(|(key, n)| write!(f, ",{key}={n}"))?;
@@ -195,7 +199,7 @@ fn within(text: &str, range: std::ops::RangeInclusive<u64>, wrong: &str) -> Resu
 
 fn random(rest: &str) -> Result<ScriptManner, String> {
     let wrong = "after random: come clients=N (up to 40), steps=N (100000), names=N (4096), files=far, \
-                 fsync=PERCENT, datasync=PERCENT, dirsync=PERCENT, open=PERCENT, append=PERCENT and pause=MS (60000)";
+                 fsync=PERCENT, datasync=PERCENT, dirsync=PERCENT, inodes=PERCENT, common=PERCENT, open=PERCENT, append=PERCENT and pause=MS (60000)";
     let mut manner = ScriptManner::default();
     for (key, value) in pairs(rest) {
         let number = |range| within(value, range, wrong);
@@ -208,6 +212,8 @@ fn random(rest: &str) -> Result<ScriptManner, String> {
             "append" => manner.append = number(0..=100)? as u8,
             "datasync" => manner.datasync = number(0..=100)? as u8,
             "dirsync" => manner.dirsync = number(0..=100)? as u8,
+            "inodes" => manner.inodes = number(0..=100)? as u8,
+            "common" => manner.common = number(0..=100)? as u8,
             "pause" => manner.pause = number(0..=60_000)? as u16,
             // The geometry gives the block size later.
             "files" if value == "far" => manner.far = 1,
@@ -324,10 +330,11 @@ pub struct Crash {
     pub model: Vec<DiskModel>,
     /// The workload.
     /// random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,datasync=PERCENT,
-    /// dirsync=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
+    /// dirsync=PERCENT,inodes=PERCENT,common=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
     /// random operations; names= adds and removes names of all lengths, files=far uses indirect
     /// blocks, open= removes files that are open, append= grows files at their ends, datasync=
-    /// makes so many of the fsyncs an fdatasync, dirsync= an fsync of the directory.
+    /// makes so many of the fsyncs an fdatasync, dirsync= an fsync of the directory, inodes= sets
+    /// owners, times, flags, and permissions of directories, common= writes to files of all.
     /// reuse[:clients=N,rounds=N]: files take the blocks of directories that were just removed.
     /// overwrites[:clients=N,rounds=N]: few files are written over until a log's cleaner works.
     /// links[:clients=N,rounds=N]: symbolic links with long targets, blocks of metadata, are
