@@ -131,7 +131,7 @@ impl<F: FileSystem> Client<F> {
             ScriptStep::Append(p, len) => {
                 let file = self.find_or_make(p).await?;
                 let at = fs.getattr(file).await?.size;
-                let data = stamped(self.number, number, at as u32, len);
+                let data = stamped(self.number, number, at, len);
                 fs.write(file, at, &data).await.map(drop)
             }
             ScriptStep::Fsync(p) => fs.fsync(self.find(p).await?).await,
@@ -188,7 +188,7 @@ impl<F: FileSystem> Client<F> {
                 self.opened(made.ino).await
             }
             ScriptStep::WriteOpen(n, at, len) => {
-                let data = stamped(self.number, number, at, len);
+                let data = stamped(self.number, number, at.into(), len);
                 fs.write(which(n)?.1, at.into(), &data).await.map(drop)
             }
             ScriptStep::Name(n, p) => {
@@ -245,16 +245,16 @@ impl<F: FileSystem> Client<F> {
             ScriptStep::Write(p, at, len) => {
                 let ino = self.find(p).await?;
                 let data = stamped(self.number, number, at, len);
-                fs.write(ino, at.into(), &data).await.map(drop)
+                fs.write(ino, at, &data).await.map(drop)
             }
             ScriptStep::Size(p, size) => {
                 let ino = self.find(p).await?;
-                let set = SetAttr { size: Some(size.into()), ..SetAttr::default() };
+                let set = SetAttr { size: Some(size), ..SetAttr::default() };
                 fs.setattr(ino, &set).await.map(drop)
             }
             ScriptStep::Punch(p, at, len) => {
                 let ino = self.find(p).await?;
-                fs.punch_hole(ino, at.into(), len.into()).await
+                fs.punch_hole(ino, at, len.into()).await
             }
             ScriptStep::Allocate(p, at, len) => {
                 let ino = self.find(p).await?;
@@ -300,11 +300,11 @@ fn attribute(which: u8) -> Vec<u8> {
 }
 
 /// Contents that identify themselves: client, step and place in each run of 8 bytes.
-fn stamped(client: usize, step: usize, at: u32, len: u32) -> Vec<u8> {
+fn stamped(client: usize, step: usize, at: u64, len: u32) -> Vec<u8> {
     let cell = |i: u32| {
         let [s0, s1, ..] = (step as u32).to_le_bytes();
-        let [o0, o1, o2, o3] = (at + i * 8).to_le_bytes();
-        [0xc0 | client as u8, s0, s1, 0xfe, o0, o1, o2, o3]
+        let [o0, o1, o2, o3, o4, ..] = (at + u64::from(i) * 8).to_le_bytes();
+        [0xc0 | client as u8, s0, s1, 0xfe ^ o4, o0, o1, o2, o3]
     };
     let mut out: Vec<u8> = (0..len.div_ceil(8)).flat_map(cell).collect();
     out.truncate(len as usize);

@@ -51,11 +51,11 @@ pub enum ScriptStep {
     /// Makes a directory.
     Mkdir(ScriptPlace),
     /// Writes `len` bytes at `at`. Each run of 8 bytes has the client, the step and the offset.
-    Write(ScriptPlace, u32, u32),
+    Write(ScriptPlace, u64, u32),
     /// Sets the size.
-    Size(ScriptPlace, u32),
+    Size(ScriptPlace, u64),
     /// Punches a hole of `len` bytes at `at`, which then reads as zeros.
-    Punch(ScriptPlace, u32, u32),
+    Punch(ScriptPlace, u64, u32),
     /// Gives a file a second name.
     Link(ScriptPlace, ScriptPlace),
     /// Renames, and replaces a file with the new name.
@@ -239,6 +239,9 @@ pub struct ScriptManner {
     /// If not 0, files have blocks below single and double indirect blocks, for a file system with
     /// this block size in bytes.
     pub far: u32,
+    /// Whether such files have blocks below a triple indirect block too, from 1 GB on with blocks
+    /// of 4 KB, and from 68 GB on with blocks of 16 KB.
+    pub deep: bool,
     /// The number of steps in a hundred that make something durable.
     pub fsync: u8,
     /// If not 0, pauses take up to this many milliseconds, and are more frequent.
@@ -269,6 +272,7 @@ impl Default for ScriptManner {
             steps: 120,
             names: 0,
             far: 0,
+            deep: false,
             fsync: 0,
             pause: 0,
             open: 0,
@@ -406,6 +410,9 @@ impl ScriptManner {
         let firsts = [0, direct - 1, direct, direct + reach - 1, direct + reach];
         let first = [firsts[rng.random_range(0..5)], direct + 2 * reach][rng.random_range(0..2)];
         let at = (first + rng.random_range(0..3)).saturating_mul(block);
+        let beyond = u64::from(direct + reach) + u64::from(reach) * u64::from(reach);
+        let is_deep = self.deep && rng.random_range(0..2) == 0;
+        let at = u64::from(at) + if is_deep { beyond * u64::from(block) } else { 0 };
         match rng.random_range(0..12) {
             0..=1 => ScriptStep::Make(place),
             2..=6 => ScriptStep::Write(place, at, [600, 5000, block][rng.random_range(0..3)]),
@@ -497,6 +504,9 @@ mod tests {
         let beyond =
             |s: &&ScriptStep| matches!(s, ScriptStep::Write(_, at, _) if *at >= (12 + 1024) * 8192);
         assert!(far.iter().filter(beyond).count() > 10);
+        let deep = steps(ScriptManner { far: 8192, deep: true, ..usual });
+        let triple = |s: &&ScriptStep| matches!(s, ScriptStep::Write(_, at, _) if *at >= 8 << 30);
+        assert!(deep.iter().filter(triple).count() > 10);
         let waits = |s: &&ScriptStep| matches!(s, ScriptStep::Fsync(_) | ScriptStep::Sync);
         assert!(steps(ScriptManner { fsync: 30, ..usual }).iter().filter(waits).count() > 300);
         let open = steps(ScriptManner { open: 40, ..usual });

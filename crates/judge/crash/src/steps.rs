@@ -22,14 +22,14 @@ pub(crate) fn append_step(rng: &mut Pcg64Mcg) -> ScriptStep {
 /// nothing is known of a file while somebody else writes to it.
 pub(crate) fn common_step(rng: &mut Pcg64Mcg) -> ScriptStep {
     let place = ScriptPlace { dir: 0, name: COMMON + rng.random_range(0..3) };
-    let at = rng.random_range(0..12) * 1000;
+    let at: u32 = rng.random_range(0..12) * 1000;
     match rng.random_range(0..64) {
         0..=7 => ScriptStep::Make(place),
-        8..=39 => ScriptStep::Write(place, at, [100, 3000, 20_000][rng.random_range(0..3)]),
-        40..=43 => ScriptStep::Punch(place, at, 5000),
+        8..=39 => ScriptStep::Write(place, at.into(), [100, 3000, 20_000][rng.random_range(0..3)]),
+        40..=43 => ScriptStep::Punch(place, at.into(), 5000),
         44..=46 => ScriptStep::Allocate(place, at, 9000),
         47..=56 => ScriptStep::Fsync(place),
-        57 => ScriptStep::Size(place, at),
+        57 => ScriptStep::Size(place, at.into()),
         58..=59 => ScriptStep::Unlink(place),
         _ => ScriptStep::Pause(rng.random_range(0..4)),
     }
@@ -60,7 +60,7 @@ pub(crate) fn reuse_round(rng: &mut Pcg64Mcg, block: u32) -> Vec<ScriptStep> {
     for _ in 0..rng.random_range(2..6) {
         let file = ScriptPlace { dir: 1, name: rng.random_range(4..8) };
         let at = rng.random_range(0..3) * block;
-        steps.extend([ScriptStep::Make(file), ScriptStep::Write(file, at, blocks * block)]);
+        steps.extend([ScriptStep::Make(file), ScriptStep::Write(file, at.into(), blocks * block)]);
         if rng.random_range(0..4) > 0 {
             steps.push(ScriptStep::Fsync(file));
         }
@@ -89,7 +89,7 @@ pub(crate) fn overwrites(rng: &mut Pcg64Mcg, rounds: usize, block: u32) -> Vec<S
             steps.extend(whole(name));
         } else {
             let at = rng.random_range(0..BLOCKS) * block;
-            steps.push(ScriptStep::Write(file(name), at, rng.random_range(1..=2) * block));
+            steps.push(ScriptStep::Write(file(name), at.into(), rng.random_range(1..=2) * block));
         }
         match rng.random_range(0..8) {
             0..3 => steps.push(ScriptStep::Fsync(file(name))),
@@ -176,12 +176,14 @@ const REACHES: [u32; 4] = [0, 12 << 12, (12 + 512) << 12, (12 + 1024) << 12];
 pub(crate) fn random_hole(rng: &mut Pcg64Mcg) -> ScriptStep {
     let place = ScriptPlace { dir: 1, name: rng.random_range(0..3u8).into() };
     let at = REACHES[rng.random_range(0..4)] + rng.random_range(0..5) * 4096;
-    let odd = [0, 0, 0, 700][rng.random_range(0..4)];
+    let odd = at + [0, 0, 0, 700][rng.random_range(0..4)];
     match rng.random_range(0..20) {
         0..=2 => ScriptStep::Make(place),
-        3..=8 => ScriptStep::Write(place, at, [600, 4096, 20_000][rng.random_range(0..3)]),
-        9..=13 => ScriptStep::Punch(place, at + odd, [4096, 9000, 30_000][rng.random_range(0..3)]),
-        14..=15 => ScriptStep::Size(place, at + odd),
+        3..=8 => ScriptStep::Write(place, at.into(), [600, 4096, 20_000][rng.random_range(0..3)]),
+        9..=13 => {
+            ScriptStep::Punch(place, odd.into(), [4096, 9000, 30_000][rng.random_range(0..3)])
+        }
+        14..=15 => ScriptStep::Size(place, odd.into()),
         16 => ScriptStep::Unlink(place),
         17 => ScriptStep::Fsync(place),
         _ => ScriptStep::Pause(rng.random_range(0..12)),

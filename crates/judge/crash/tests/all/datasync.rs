@@ -58,7 +58,7 @@ fn sizes_change_alone(geometry: &FsGeometry) -> Script {
         ScriptStep::Make(cut),
         ScriptStep::Write(cut, 0, 2 * block),
         ScriptStep::Fsync(cut),
-        ScriptStep::Size(cut, block),
+        ScriptStep::Size(cut, block.into()),
         ScriptStep::Fdatasync(cut),
         ScriptStep::Append(log, 40),
         ScriptStep::Fsync(log),

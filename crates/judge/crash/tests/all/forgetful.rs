@@ -42,6 +42,10 @@ pub enum Forgotten {
     RootAttribute,
     /// A write while another one to the same file is under way.
     OverlappingWrite,
+    /// The bits of an offset from 4 GB on.
+    HighOffset,
+    /// The target of a symbolic link, all but its first byte.
+    Target,
     /// Every write after a call that found no space.
     AfterNoSpace,
 }
@@ -143,7 +147,13 @@ impl FileSystem for Forgetting {
 
     async fn create(&self, dir: Ino, name: &[u8], new: &NewNode<'_>) -> FsResult<Attr> {
         let rdev = if self.fault == Forgotten::DeviceNumber { 0 } else { new.rdev };
-        let made = self.fs.create(dir, name, &NewNode { rdev, ..*new }).await;
+        let known = if self.fault == Forgotten::Target {
+            new.target.len().min(1)
+        } else {
+            new.target.len()
+        };
+        let target = &new.target[..known];
+        let made = self.fs.create(dir, name, &NewNode { rdev, target, ..*new }).await;
         let no_space = made.as_ref().is_err_and(|e| e.errno == Errno::NoSpace);
         self.full.set(self.full.get() || no_space);
         let attr = made?;
@@ -167,6 +177,8 @@ impl FileSystem for Forgetting {
             _ => {}
         }
         self.writing.borrow_mut().push(ino);
+        let low = offset & u64::from(u32::MAX);
+        let offset = if self.fault == Forgotten::HighOffset { low } else { offset };
         let written = self.fs.write(ino, offset, data).await;
         self.writing.borrow_mut().retain(|other| *other != ino);
         let no_space = written.as_ref().is_err_and(|e| e.errno == Errno::NoSpace)

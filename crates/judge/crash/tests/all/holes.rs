@@ -68,9 +68,9 @@ enum End {
 /// below the second one are punched out, then the others, by an `end` that leaves the first one. A
 /// third file, whose inode is next to it, is made durable; another file gets the space. `offset` is
 /// that of the first hole.
-fn end_below(offset: u32, end: End) -> Script {
+fn end_below(offset: u64, end: End) -> Script {
     let file = |name| ScriptPlace { dir: 1, name };
-    let reach = |n: u32| (12 + 512 * n) << 12;
+    let reach = |n: u64| (12 + 512 * n) << 12;
     let mut steps: Vec<ScriptStep> = (0..4).map(|name| ScriptStep::Make(file(name))).collect();
     steps.push(ScriptStep::Write(file(0), reach(1), 4096));
     steps.push(ScriptStep::Write(file(0), reach(2), 20_480));
@@ -119,7 +119,7 @@ fn a_block_below_a_freed_indirect_block_waits_for_both_resets() {
         config
     };
     for end in [End::Cut, End::TakenOut] {
-        let script = |seed| end_below(seed as u32 % 4 * 4096, end);
+        let script = |seed| end_below(seed % 4 * 4096, end);
         assert_eq!(broken(SoftRules::all(), config, script), 0);
         assert!(broken(SoftRules::all() - SoftRules::FREE_AFTER_RESET, config, script) > 0);
     }

@@ -6,6 +6,7 @@ mod background;
 mod common_files;
 mod crash_cycles;
 mod datasync;
+mod deep_files;
 mod directories;
 mod dirsync;
 mod dualfs;

@@ -126,6 +126,7 @@ impl fmt::Display for CrashWorkload {
                 steps,
                 names,
                 far,
+                deep,
                 fsync,
                 pause,
                 open,
@@ -150,7 +151,11 @@ impl fmt::Display for CrashWorkload {
                 ];
                 let more = more.into_iter().filter(|(_, n)| *n > 0);
                 more.into_iter().try_for_each(|(key, n)| write!(f, ",{key}={n}"))?;
-                if *far > 0 { write!(f, ",files=far") } else { Ok(()) }
+                match (*far > 0, *deep) {
+                    (true, true) => write!(f, ",files=deep"),
+                    (true, false) => write!(f, ",files=far"),
+                    (false, _) => Ok(()),
+                }
             }
             CrashWorkload::Reuse(Rounds { clients, rounds }) => {
                 write!(f, "reuse:clients={clients},rounds={rounds}")
@@ -198,7 +203,7 @@ fn within(text: &str, range: std::ops::RangeInclusive<u64>, wrong: &str) -> Resu
 }
 
 fn random(rest: &str) -> Result<ScriptManner, String> {
-    let wrong = "after random: come clients=N (up to 40), steps=N (100000), names=N (4096), files=far, \
+    let wrong = "after random: come clients=N (up to 40), steps=N (100000), names=N (4096), files=far|deep, \
                  fsync=PERCENT, datasync=PERCENT, dirsync=PERCENT, inodes=PERCENT, common=PERCENT, open=PERCENT, append=PERCENT and pause=MS (60000)";
     let mut manner = ScriptManner::default();
     for (key, value) in pairs(rest) {
@@ -217,6 +222,7 @@ fn random(rest: &str) -> Result<ScriptManner, String> {
             "pause" => manner.pause = number(0..=60_000)? as u16,
             // The geometry gives the block size later.
             "files" if value == "far" => manner.far = 1,
+            "files" if value == "deep" => (manner.far, manner.deep) = (1, true),
             _ => return Err(format!("'{key}={value}': {wrong}")),
         }
     }
@@ -329,17 +335,17 @@ pub struct Crash {
         value_parser = disk_model)]
     pub model: Vec<DiskModel>,
     /// The workload.
-    /// random[:clients=N,steps=N,names=N,files=far,fsync=PERCENT,datasync=PERCENT,
-    /// dirsync=PERCENT,inodes=PERCENT,common=PERCENT,open=PERCENT,append=PERCENT,pause=MS]:
-    /// random operations; names= adds and removes names of all lengths, files=far uses indirect
-    /// blocks, open= removes files that are open, append= grows files at their ends, datasync=
-    /// makes so many of the fsyncs an fdatasync, dirsync= an fsync of the directory, inodes= sets
-    /// owners, times, flags, and permissions of directories, common= writes to files of all.
-    /// reuse[:clients=N,rounds=N]: files take the blocks of directories that were just removed.
-    /// overwrites[:clients=N,rounds=N]: few files are written over until a log's cleaner works.
-    /// links[:clients=N,rounds=N]: symbolic links with long targets, blocks of metadata, are
-    /// replaced in batches. database[:transactions=N,pages=N,pause=MS]: a small database. Or a
-    /// workload of `ordo compare`.
+    /// random[:clients=N,steps=N,names=N,files=far|deep,fsync=PERCENT,datasync=PERCENT,
+    /// dirsync=PERCENT,inodes=PERCENT,common=PERCENT,open=PERCENT,append=PERCENT,pause=MS]: random
+    /// operations; names= adds and removes names of all lengths, files=far uses indirect blocks,
+    /// files=deep triple ones, open= removes files that are open, append= grows files at their
+    /// ends, datasync= makes so many of the fsyncs an fdatasync, dirsync= an fsync of the
+    /// directory, inodes= sets owners, times, flags, and permissions of directories, common= writes
+    /// to files of all. reuse[:clients=N,rounds=N]: files take the blocks of directories that were
+    /// just removed. overwrites[:clients=N,rounds=N]: few files are written over until a log's
+    /// cleaner works. links[:clients=N,rounds=N]: symbolic links with long targets, blocks of
+    /// metadata, are replaced in batches. database[:transactions=N,pages=N,pause=MS]: a small
+    /// database. Or a workload of `ordo compare`.
     #[arg(conflicts_with = "command", long, short, value_name = "WORKLOAD", default_value = "random",
         value_parser = crash_workload)]
     pub workload: CrashWorkload,
