@@ -13,7 +13,7 @@ pub(crate) fn append_step(rng: &mut Pcg64Mcg) -> ScriptStep {
         0..=9 => ScriptStep::Append(place, [40, 200, 600, 1500, 6000][rng.random_range(0..5)]),
         10..=12 => ScriptStep::Fsync(place),
         13 => ScriptStep::Pause(rng.random_range(0..12)),
-        14 => ScriptStep::Write(place, rng.random_range(0..4) * 700, 300),
+        14 => ScriptStep::Write(place, (rng.random_range(0..4u32) * 700).into(), 300),
         _ => ScriptStep::Unlink(place),
     }
 }
@@ -156,9 +156,9 @@ pub(crate) fn random_name(rng: &mut Pcg64Mcg) -> ScriptStep {
         5 => ScriptStep::Mkdir(a),
         6..=10 => {
             let len = [100, 600, 5000, 20_000, 60_000][rng.random_range(0..5)];
-            ScriptStep::Write(a, rng.random_range(0..3) * 4096, len)
+            ScriptStep::Write(a, (rng.random_range(0..3u32) * 4096).into(), len)
         }
-        11 => ScriptStep::Size(a, rng.random_range(0..40_000)),
+        11 => ScriptStep::Size(a, rng.random_range(0..40_000u32).into()),
         12 => ScriptStep::Link(a, b),
         13..=15 => ScriptStep::Rename(a, b),
         16..=19 => ScriptStep::Unlink(a),
