@@ -290,6 +290,11 @@ impl OrderingPolicy for JournalOrder {
             }
             let landed = state.landed.get();
             write_together(state, cache, ino).await?;
+            if state.moves.borrow().has_pending(ino) {
+                // A flush has made the contents durable, and an earlier one, which also covers
+                // them and will say so, has not ended.
+                cache.barrier_if_needed().await?;
+            }
             match state.landed.get() {
                 last if last == landed => Ok(()),
                 last => state.force(last).await,

@@ -49,6 +49,19 @@ fn contents_and_sizes_outlive_a_crash_after_an_fdatasync() {
     }
 }
 
+/// A file's last block moves, an fdatasync writes it, and two flushes that both cover it are under
+/// way: the later one ends first. Would catch an fsync that returns then, before the log says that
+/// the contents are in their new place: a recovery copied the old ones over them.
+#[test]
+fn contents_that_moved_outlive_a_crash_when_flushes_overtake_each_other() {
+    const SEED: u64 = 70;
+    let geometry = shape("8k-1k");
+    let group = System::by_name("lffs-wafs-1sync-group").unwrap();
+    let crashed = group.crashed(None, &geometry).unwrap();
+    let outcome = go(&crashed, &scripts(SEED, &geometry)[0], SEED, 250);
+    outcome.expect_kept("lffs-wafs-1sync-group, 8k-1k");
+}
+
 /// Files of which an fdatasync has to write the size, although no block is new: a log whose later
 /// records are in the block of the first, and a file that loses a whole block.
 fn sizes_change_alone(geometry: &FsGeometry) -> Script {
