@@ -33,6 +33,8 @@ impl BlkEvent {
     pub const COMPLETE: u16 = 8;
     /// A message, in an event of the category [`NOTICE`](Self::NOTICE) (`__BLK_TN_MESSAGE`).
     pub const MESSAGE: u16 = 2;
+    /// The name of a process, in a notice (`__BLK_TN_PROCESS`).
+    pub const PROCESS: u16 = 0;
     /// A flag: the payload begins with the number of a control group (`__BLK_TA_CGROUP`).
     pub const CGROUP: u16 = 0x100;
 

@@ -1,16 +1,32 @@
 //! Lines of text about requests, as `blkparse` prints them or as a short script of bpftrace does:
-//! `docs/formats/blktrace.md`.
+//! `docs/formats/blktrace.md`. Those of the kernel's tracepoints are read by
+//! [`tracepoints`](crate::tracepoints).
 
 use ordo_format::Endian;
 use ordo_format::blktrace::BlkEvent;
 
 use crate::blktrace::SECTOR;
+use crate::tracepoints;
 
 /// The longest line that is read, in bytes.
 const LINE_MAX: usize = 4096;
 
-/// An event from a line, with the text of a message.
-pub(crate) type TextEvent = (BlkEvent, Vec<u8>);
+/// An event from a line.
+pub(crate) struct TextEvent {
+    pub(crate) head: BlkEvent,
+    /// The text of a message.
+    pub(crate) words: Vec<u8>,
+    /// The process that was running.
+    pub(crate) process: Option<Box<str>>,
+    /// Whether it is the end of a bio, which is that of a request only where there are no requests.
+    pub(crate) is_bio_end: bool,
+}
+
+impl From<BlkEvent> for TextEvent {
+    fn from(head: BlkEvent) -> TextEvent {
+        TextEvent { head, words: Vec::new(), process: None, is_bio_end: false }
+    }
+}
 
 /// A line that begins as an event and is not one: a field is missing or damaged, or a sector or a
 /// length that no device has.
@@ -21,22 +37,31 @@ pub(crate) struct Damaged;
 /// read.
 pub(crate) fn read(line: &[u8]) -> Option<Result<TextEvent, Damaged>> {
     let line = std::str::from_utf8(line.get(..LINE_MAX).unwrap_or(line)).ok()?;
+    if line.contains("block_") {
+        return tracepoints::read(line);
+    }
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     match fields.first()?.contains(',') {
-        true => of_blkparse(&fields),
+        true => of_blkparse(line, &fields),
         false => of_bpftrace(&fields),
     }
 }
 
+/// The text in the brackets at the end of a line: a process, or an error.
+pub(crate) fn process_of(line: &str) -> Option<&str> {
+    let line = line.trim_end().strip_suffix(']')?;
+    Some(&line[line.rfind(" [")? + 2..])
+}
+
 /// `8,0`: the device's numbers.
-fn device(text: &str) -> Option<u32> {
+pub(crate) fn device(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once(',')?;
     let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
     major.checked_mul(1 << 20)?.checked_add(minor)
 }
 
-/// Seconds with nine digits behind the point, in nanoseconds.
-fn nanos(text: &str) -> Option<u64> {
+/// Seconds with up to nine digits behind the point, in nanoseconds.
+pub(crate) fn nanos(text: &str) -> Option<u64> {
     let (seconds, rest) = text.split_once('.')?;
     let digits = rest.get(..rest.len().min(9))?;
     let scale = 10u64.pow(9 - digits.len() as u32);
@@ -56,9 +81,15 @@ fn action(letter: &str) -> Option<u16> {
 }
 
 /// The categories of letters such as `WS`, `FWFSM`, `R`, `D`: an F in front of the direction is a
-/// flush before, behind it FUA. `N` alone is no direction.
-fn category(letters: &str) -> Option<u16> {
+/// flush before, behind it FUA. `N` alone is a driver's own command, and so are most that begin
+/// with `Z`, about zones; `ZA` appends to one.
+pub(crate) fn category(letters: &str) -> Option<u16> {
     let (mut category, mut has_direction) = (0, false);
+    match letters.strip_prefix('Z') {
+        Some(zone) if zone.starts_with('A') => return Some(BlkEvent::WRITE),
+        Some("") | None => {}
+        Some(_) => return Some(BlkEvent::PASSTHROUGH),
+    }
     for letter in letters.chars() {
         let (bits, is_direction) = match letter {
             'R' => (BlkEvent::READ, true),
@@ -76,7 +107,9 @@ fn category(letters: &str) -> Option<u16> {
         category |= bits;
         has_direction |= is_direction;
     }
-    Some(category)
+    let of_device = BlkEvent::READ | BlkEvent::WRITE | BlkEvent::DISCARD | BlkEvent::FLUSH;
+    let own = if category & of_device == 0 { BlkEvent::PASSTHROUGH } else { 0 };
+    Some(category | own)
 }
 
 fn empty() -> BlkEvent {
@@ -84,7 +117,7 @@ fn empty() -> BlkEvent {
 }
 
 /// An event of a request.
-fn event(
+pub(crate) fn event(
     (device, time): (u32, u64),
     act: u16,
     category: u16,
@@ -107,12 +140,12 @@ fn event(
         error,
         ..empty()
     };
-    Ok((head, Vec::new()))
+    Ok(head.into())
 }
 
 /// `8,0 3 1 0.000000000 697 D WS 223490 + 8 [kjournald]`; a completion has its error in the
 /// brackets, a flush no place.
-fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
+fn of_blkparse(line: &str, fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
     let device = device(fields[0])?;
     let [_, _cpu, _sequence, time, _pid, letter, kind, rest @ ..] = fields else {
         return Some(Err(Damaged));
@@ -122,7 +155,7 @@ fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
         let category = u32::from(BlkEvent::NOTICE) << 16;
         let action = u32::from(BlkEvent::MESSAGE) | category;
         let head = BlkEvent { time, action, device, ..empty() };
-        return Some(Ok((head, rest.join(" ").into_bytes())));
+        return Some(Ok(TextEvent { words: rest.join(" ").into_bytes(), ..head.into() }));
     }
     let act = action(letter)?;
     let Some(category) = category(kind) else { return Some(Err(Damaged)) };
@@ -137,10 +170,13 @@ fn of_blkparse(fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
     let Some(place) = place else { return Some(Err(Damaged)) };
     let said = rest.last().map_or("", |last| last.trim_matches(['[', ']', '(', ')']));
     let failed = act == BlkEvent::COMPLETE && said.parse::<i64>().is_ok_and(|error| error != 0);
-    Some(event((device, time), act, category, place, u16::from(failed)))
+    let made = event((device, time), act, category, place, u16::from(failed));
+    let process = process_of(line).filter(|_| matches!(act, BlkEvent::ISSUE | BlkEvent::QUEUE));
+    Some(made.map(|event| TextEvent { process: process.map(Box::from), ..event }))
 }
 
-/// `NANOSECONDS D MAJOR,MINOR KIND SECTOR SECTORS`; a completion has its error behind that.
+/// `NANOSECONDS D MAJOR,MINOR KIND SECTOR SECTORS`; a completion has its error behind that, an
+/// issue the process, if it has one.
 fn of_bpftrace(fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
     let time = fields[0].parse::<u64>().ok()?;
     let act = action(fields.get(1)?)?;
@@ -149,9 +185,14 @@ fn of_bpftrace(fields: &[&str]) -> Option<Result<TextEvent, Damaged>> {
         let category = category(fields.get(3)?)?;
         let (sector, sectors) = (fields.get(4)?.parse().ok()?, fields.get(5)?.parse().ok()?);
         // The kernel gives the sector of a flush as -1.
-        let error = fields.get(6).map_or(Some(0), |error| error.parse::<i64>().ok())?;
-        Some((category, (sector, sectors), u16::from(error != 0)))
+        let is_end = act == BlkEvent::COMPLETE;
+        let error = fields.get(6).filter(|_| is_end);
+        let error = error.map_or(Some(0), |error| error.parse::<i64>().ok())?;
+        let process = fields.get(6..).filter(|words| !is_end && !words.is_empty());
+        let process = process.map(|words| words.join(" ").into_boxed_str());
+        Some((category, (sector, sectors), u16::from(error != 0), process))
     };
-    let Some((category, place, error)) = read() else { return Some(Err(Damaged)) };
-    Some(event((device, time), act, category, place, error))
+    let Some((category, place, error, process)) = read() else { return Some(Err(Damaged)) };
+    let made = event((device, time), act, category, place, error);
+    Some(made.map(|event| TextEvent { process, ..event }))
 }

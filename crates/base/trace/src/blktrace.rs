@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use ordo_format::Endian;
 use ordo_format::blktrace::BlkEvent;
@@ -10,14 +11,19 @@ use ordo_runtime::Time;
 use rustc_hash::FxHashMap;
 
 use crate::blktext;
+use crate::devices::{DeviceChoice, DevicesError};
 use crate::request::{Flags, RequestEnd, RequestOp, TraceRequest};
 use crate::trace::Trace;
+use crate::tracepoints;
 
 /// The unit of sectors, in bytes.
 pub(crate) const SECTOR: u64 = 512;
 /// The number of lines among which one about a request must be, for a file to be the text of a
-/// tracer.
-const HEADINGS_MAX: usize = 200;
+/// tracer. Tracers record other events too.
+const HEADINGS_MAX: usize = 5000;
+/// The time by which a line of text may be earlier than one before it, in nanoseconds: tracers
+/// print the buffers of processors one by one.
+pub(crate) const BACK_MAX: u64 = 10_000_000_000;
 
 /// The reason why events were not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,9 +68,21 @@ pub enum BlktraceError {
         /// The line, from 1.
         line: usize,
     },
-    /// The requests are of more than one device.
-    #[error("requests of {0} devices; trace one, or choose one with blkparse")]
-    Devices(usize),
+    /// A line of text is much earlier than one before it.
+    #[error(
+        "file {file}, line {line}: {back} s before an earlier line: are these several traces in one file? Give one of them"
+    )]
+    Back {
+        /// The index of the file, from 0.
+        file: usize,
+        /// The line, from 1.
+        line: usize,
+        /// The seconds, rounded down.
+        back: u64,
+    },
+    /// The requests are of more than one device, or not of the wanted one.
+    #[error(transparent)]
+    Devices(#[from] DevicesError),
 }
 
 /// An imported trace.
@@ -78,49 +96,85 @@ pub struct ImportedBlktrace {
     pub unmatched: u64,
     /// Commands of drivers' own, which are left out.
     pub passthrough: u64,
+    /// Events that the tracer says it lost.
+    pub lost: u64,
 }
 
 /// An event with its payload.
 struct Event<'a> {
     head: BlkEvent,
     words: Cow<'a, [u8]>,
+    process: Option<Box<str>>,
 }
 
-/// Whether a file is the text of blkparse or bpftrace: whether one of its first lines is about a
-/// request.
+/// Whether a file is the text of blkparse, of bpftrace or of the kernel's tracepoints: whether one
+/// of its first lines is about a request.
 pub fn is_text(file: &[u8]) -> bool {
-    file.split(|byte| *byte == b'\n').take(HEADINGS_MAX).any(|line| blktext::read(line).is_some())
+    has_line(file, |line| matches!(blktext::read(line.as_bytes()), Some(Ok(_))))
 }
 
-/// Reads the text of blkparse or bpftrace: `docs/formats/blktrace.md`. Lines about anything else
-/// are passed over.
+/// Whether one of a file's first lines is of some kind.
+pub(crate) fn has_line(file: &[u8], is: impl Fn(&str) -> bool) -> bool {
+    let lines = file.split(|byte| *byte == b'\n').take(HEADINGS_MAX);
+    lines.filter_map(|line| std::str::from_utf8(line).ok()).any(is)
+}
+
+/// Whether a file begins with an event of blktrace, in either byte order.
+pub(crate) fn is_events(file: &[u8]) -> bool {
+    let magic = file.get(..4).unwrap_or_default();
+    magic.get(1..) == Some(&b"tae"[..]) || magic.get(..3) == Some(&b"eat"[..])
+}
+
+/// Reads the text of blkparse, of bpftrace, or of the kernel's tracepoints:
+/// `docs/formats/tracers.md`. Lines about anything else are passed over. `wanted` is the device,
+/// where there are several: `8,0`.
 ///
 /// # Errors
-/// A line is damaged, or the requests are of more than one device. A last line that is cut short is
-/// no error.
-pub fn import_text(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError> {
-    let (mut events, mut cut) = (Vec::new(), Vec::new());
+/// A line is damaged, or much earlier than one before it, or the requests are of more than one
+/// device. A last line that is cut short is no error.
+pub fn import_text(
+    files: &[Vec<u8>],
+    wanted: Option<&str>,
+) -> Result<ImportedBlktrace, BlktraceError> {
+    let (mut events, mut cut, mut lost) = (Vec::new(), Vec::new(), 0);
+    let mut bio_ends = Vec::new();
     for (file, bytes) in files.iter().enumerate() {
-        let mut at = 0;
+        let (mut at, mut latest) = (0, 0);
         for (line, text) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             match blktext::read(text) {
-                Some(Ok((head, words))) => events.push(Event { head, words: words.into() }),
+                Some(Ok(event)) => {
+                    let blktext::TextEvent { head, words, process, is_bio_end } = event;
+                    let back = u64::saturating_sub(latest, head.time);
+                    if back > BACK_MAX {
+                        let (line, back) = (line + 1, back / 1_000_000_000);
+                        return Err(BlktraceError::Back { file, line, back });
+                    }
+                    latest = latest.max(head.time);
+                    let event = Event { head, words: words.into(), process };
+                    if is_bio_end { &mut bio_ends } else { &mut events }.push(event);
+                }
                 Some(Err(_)) if !text.ends_with(b"\n") => cut.push((file, at)),
                 Some(Err(_)) => return Err(BlktraceError::Line { file, line: line + 1 }),
-                None => {}
+                None => {
+                    lost += std::str::from_utf8(text).ok().and_then(tracepoints::lost).unwrap_or(0)
+                }
             }
             at += text.len();
         }
     }
-    requests(events, cut)
+    if !events.iter().any(|event| event.head.act() == BlkEvent::ISSUE) {
+        events.append(&mut bio_ends);
+    }
+    Ok(ImportedBlktrace { lost, ..requests(events, cut, wanted)? })
 }
 
-/// Reads the files of a trace, one for each processor, or a single file of all.
+/// Reads the files of a trace, one for each processor, or a single file of all. `wanted` is the
+/// device, where there are several: `8,0`.
 ///
 /// # Errors
 /// The files are not events of blktrace, or are of more than one device. A file that is cut short
 /// is no error.
-pub fn import(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError> {
+pub fn import(files: &[Vec<u8>], wanted: Option<&str>) -> Result<ImportedBlktrace, BlktraceError> {
     let mut cut = Vec::new();
     let mut events = Vec::new();
     for (number, file) in files.iter().enumerate() {
@@ -128,38 +182,68 @@ pub fn import(files: &[Vec<u8>]) -> Result<ImportedBlktrace, BlktraceError> {
             cut.push((number, at));
         }
     }
-    requests(events, cut)
+    requests(events, cut, wanted)
+}
+
+/// The name of a device.
+fn device_name(device: u32) -> String {
+    format!("{},{}", device >> 20, device & 0xf_ffff)
 }
 
 /// Makes requests of the events of all files.
 fn requests(
     mut events: Vec<Event<'_>>,
     cut: Vec<(usize, usize)>,
+    wanted: Option<&str>,
 ) -> Result<ImportedBlktrace, BlktraceError> {
     // The sort is stable, so events of one processor keep their order.
     events.sort_by_key(|e| e.head.time);
-    let notice = |e: &&Event<'_>| e.head.category() & BlkEvent::NOTICE == 0;
-    let mut devices: Vec<u32> = events.iter().filter(notice).map(|e| e.head.device).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    if devices.len() > 1 {
-        return Err(BlktraceError::Devices(devices.len()));
+    let not_counted = BlkEvent::NOTICE | BlkEvent::PASSTHROUGH;
+    let is_counted = |e: &&Event<'_>| e.head.category() & not_counted == 0;
+    let issues = events.iter().filter(is_counted).any(|e| e.head.act() == BlkEvent::ISSUE);
+    let starts = if issues { BlkEvent::ISSUE } else { BlkEvent::QUEUE };
+    let wanted = wanted.map(|name| name.replace(':', ","));
+    let mut choice = DeviceChoice::new(wanted.as_deref());
+    for event in events.iter().filter(is_counted).filter(|e| e.head.act() == starts) {
+        choice.count(&device_name(event.head.device));
     }
-    let issues = events.iter().filter(notice).any(|e| e.head.act() == BlkEvent::ISSUE);
+    choice.done()?;
     let mut reader = Reader {
-        starts: if issues { BlkEvent::ISSUE } else { BlkEvent::QUEUE },
+        starts,
         trace: Trace::new(SECTOR as u32, true),
         requests: Vec::new(),
         open: FxHashMap::default(),
+        processes: process_names(&events),
+        senders: FxHashMap::default(),
         epoch: 0,
         order: 0,
         unmatched: 0,
         passthrough: 0,
     };
-    events.iter().for_each(|e| reader.event(e));
+    let is_wanted = |event: &&Event<'_>| {
+        wanted.as_ref().is_none_or(|name| *name == device_name(event.head.device))
+    };
+    events.iter().filter(is_wanted).for_each(|e| reader.event(e));
     let Reader { mut trace, requests, unmatched, passthrough, .. } = reader;
-    requests.into_iter().for_each(|r| trace.push(r));
-    Ok(ImportedBlktrace { trace, cut, unmatched, passthrough })
+    requests.iter().for_each(|(request, _)| trace.push(*request));
+    for (number, (_, process)) in requests.iter().enumerate() {
+        if let Some(name) = process {
+            trace.set_process(number, name);
+        }
+    }
+    Ok(ImportedBlktrace { trace, cut, unmatched, passthrough, lost: 0 })
+}
+
+/// The names of processes by their numbers, from blktrace's notices.
+fn process_names(events: &[Event<'_>]) -> FxHashMap<u32, Rc<str>> {
+    let is_name = |e: &&Event<'_>| {
+        e.head.category() & BlkEvent::NOTICE != 0 && e.head.act() == BlkEvent::PROCESS
+    };
+    let named = events.iter().filter(is_name).filter_map(|e| {
+        let name = e.words.split(|byte| *byte == 0).next()?;
+        Some((e.head.pid, std::str::from_utf8(name).ok().filter(|name| !name.is_empty())?))
+    });
+    named.map(|(pid, name)| (pid, name.into())).collect()
 }
 
 /// Appends the events of one file. Returns the byte at which the file is cut short, if it is.
@@ -196,7 +280,7 @@ fn read<'a>(
         at = body + words.len();
         let group = if head.action & u32::from(BlkEvent::CGROUP) != 0 { 8 } else { 0 };
         let words = words.get(group..).unwrap_or_default();
-        events.push(Event { head, words: words.into() });
+        events.push(Event { head, words: words.into(), process: None });
     }
     Ok(None)
 }
@@ -208,7 +292,13 @@ struct Reader {
     /// The action that starts a request.
     starts: u16,
     trace: Trace,
-    requests: Vec<TraceRequest>,
+    /// The requests, each with the process that sent it.
+    requests: Vec<(TraceRequest, Option<Rc<str>>)>,
+    /// Names of processes by their numbers.
+    processes: FxHashMap<u32, Rc<str>>,
+    /// The processes of bios that wait to be issued, by their first sectors. The task that issues a
+    /// request is often a worker of the kernel.
+    senders: FxHashMap<(u64, u16), Rc<str>>,
     /// Requests under way, oldest first.
     open: FxHashMap<Key, VecDeque<usize>>,
     epoch: u64,
@@ -217,10 +307,16 @@ struct Reader {
     passthrough: u64,
 }
 
+fn direction(head: &BlkEvent) -> u16 {
+    head.category() & (BlkEvent::READ | BlkEvent::WRITE | BlkEvent::DISCARD)
+}
+
 fn key(head: &BlkEvent) -> Key {
-    let direction = BlkEvent::READ | BlkEvent::WRITE | BlkEvent::DISCARD;
-    let sector = if head.bytes == 0 { 0 } else { head.sector };
-    (sector, head.bytes, head.category() & direction)
+    // The kernel tells a flush as a write, or as none, at any place.
+    match head.bytes {
+        0 => (0, 0, 0),
+        bytes => (head.sector, bytes, direction(head)),
+    }
 }
 
 impl Reader {
@@ -235,16 +331,8 @@ impl Reader {
                 let data = Some(self.trace.keep(&event.words));
                 let (op, flags) = (RequestOp::Mark, Flags::empty());
                 let (offset, len, issued) = (0, 0, at);
-                self.requests.push(TraceRequest {
-                    op,
-                    flags,
-                    offset,
-                    len,
-                    issued,
-                    epoch,
-                    end,
-                    data,
-                });
+                let request = TraceRequest { op, flags, offset, len, issued, epoch, end, data };
+                self.requests.push((request, None));
             }
             return;
         }
@@ -253,14 +341,28 @@ impl Reader {
             return;
         }
         match head.act() {
-            act if act == self.starts => self.start(head, at),
+            act if act == self.starts => self.start(event, at),
+            BlkEvent::QUEUE => {
+                if let Some(process) = self.process(event) {
+                    self.senders.insert((head.sector, direction(head)), process);
+                }
+            }
             BlkEvent::REQUEUE => self.put_back(head),
             BlkEvent::COMPLETE => self.complete(head, at),
             _ => {}
         }
     }
 
-    fn start(&mut self, head: &BlkEvent, issued: Time) {
+    /// The process that was running at an event.
+    fn process(&self, event: &Event<'_>) -> Option<Rc<str>> {
+        let named = event.process.as_deref().map(Rc::from);
+        named.or_else(|| self.processes.get(&event.head.pid).cloned())
+    }
+
+    fn start(&mut self, event: &Event<'_>, issued: Time) {
+        let head = &event.head;
+        let queued = self.senders.remove(&(head.sector, direction(head)));
+        let process = queued.or_else(|| self.process(event));
         let has = |flag| head.category() & flag != 0;
         let op = match () {
             () if has(BlkEvent::DISCARD) => RequestOp::Discard,
@@ -280,7 +382,8 @@ impl Reader {
         let len = head.bytes.into();
         self.open.entry(key(head)).or_default().push_back(self.requests.len());
         let (end, data) = (None, None);
-        self.requests.push(TraceRequest { op, flags, offset, len, issued, epoch, end, data });
+        let request = TraceRequest { op, flags, offset, len, issued, epoch, end, data };
+        self.requests.push((request, process));
     }
 
     /// The request will be sent again: it begins then, and the first issue does not count.
@@ -300,6 +403,6 @@ impl Reader {
         };
         let (order, epoch, ok) = (self.order, self.epoch, head.error == 0);
         self.order += 1;
-        self.requests[request].end = Some(RequestEnd { order, at, epoch, ok });
+        self.requests[request].0.end = Some(RequestEnd { order, at, epoch, ok });
     }
 }

@@ -25,7 +25,7 @@ impl Trace {
         let mut out = Trace::new(self.sector(), self.timed());
         out.set_disk(self.disk());
         let mut ends: Vec<(u64, usize)> = Vec::new();
-        for r in self.requests() {
+        for (number, r) in self.requests().iter().enumerate() {
             let parts = match r.op {
                 RequestOp::Flush | RequestOp::Mark => vec![(r.offset, r.len)],
                 _ => cut(ranges, r.offset, r.len),
@@ -39,6 +39,9 @@ impl Trace {
                 let data: Option<RequestSpan> = data.map(|bytes| out.keep(bytes));
                 let offset = if len == 0 { 0 } else { at.saturating_sub(origin) };
                 ends.extend(r.end.map(|end| (end.order, out.requests().len())));
+                if let Some(name) = self.process(number) {
+                    out.set_process(out.requests().len(), name);
+                }
                 out.push(TraceRequest { offset, len, data, ..*r });
             }
         }

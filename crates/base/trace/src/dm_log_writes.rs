@@ -96,6 +96,12 @@ pub struct ImportedLogWrites {
     pub cut: Option<Cut>,
 }
 
+/// Whether a file begins with the magic number of a log.
+pub(crate) fn is_log(file: &[u8]) -> bool {
+    file.len() >= LogWritesSuper::SIZE
+        && LogWritesSuper::decode(file, Endian::Little).magic == LogWritesSuper::MAGIC
+}
+
 /// Reads a log. Contents stay at their place in `log`.
 ///
 /// # Errors

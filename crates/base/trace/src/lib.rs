@@ -7,10 +7,13 @@
 //! - [`cut()`]: a trace of a part of a device.
 //! - [`replay`]: shows a trace to a tap's sink.
 //! - [`blktrace`]: import from the kernel's blktrace, and from the text of blkparse and bpftrace
-//!   (`blktext`), which have times but no contents.
-//! - [`iolog`]: import from fio's I/O logs, which have no contents.
+//!   (`blktext`) and of the kernel's tracepoints (`tracepoints`), which have times but no contents.
+//! - `listed`: import from text with a line for each request: [`iolog`] (fio's I/O logs),
+//!   `biosnoop`, `tables` (MSR Cambridge, SPC, Alibaba, Tencent).
 //! - [`strace`]: system calls about files, in the output of strace(1).
 //! - [`dm_log_writes`]: import from and export to the format of the kernel's dm-log-writes.
+//! - [`formats`]: the table of all forms that are taken, by which a file is recognised; [`packed`]
+//!   reads and unpacks one.
 //!
 //! Invariants:
 //! - Requests are in order of issue. A request's number is its index.
@@ -34,18 +37,28 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod biosnoop;
 mod blktext;
 pub mod blktrace;
 mod contents;
 mod cut;
+mod devices;
 pub mod dm_log_writes;
+pub mod formats;
 pub mod iolog;
+mod listed;
+pub mod packed;
+mod processes;
 mod replay;
 pub mod request;
 pub mod strace;
+mod tables;
 pub mod trace;
+mod tracepoints;
 
 pub use cut::cut;
+pub use devices::DevicesError;
+pub use listed::{ImportedList, ListError};
 pub use replay::{ZEROS, replay, replay_from, replay_marked, replay_numbered};
 pub use request::{
     COMMAND_BEGINS, COMMAND_ENDS, Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest,

@@ -7,6 +7,7 @@ use ordo_block::tap::Record;
 use ordo_runtime::Time;
 
 use crate::contents::Contents;
+use crate::processes::Processes;
 use crate::request::{Flags, RequestEnd, RequestOp, RequestSpan, TraceRequest};
 
 /// The contents of a trace's requests, wherever they lie.
@@ -34,9 +35,11 @@ pub struct Trace {
     disk: Option<String>,
     requests: Vec<TraceRequest>,
     contents: Contents,
+    processes: Processes,
 }
 
 /// Traces are the same that have the same requests with the same contents, wherever these lie.
+/// Processes, which only some tracers tell, do not count.
 impl PartialEq for Trace {
     fn eq(&self, other: &Trace) -> bool {
         let same = |(a, b): (&TraceRequest, &TraceRequest)| {
@@ -102,11 +105,23 @@ impl Trace {
         self.contents.share(request.data?)
     }
 
+    /// The name of the process that sent the request with this number, if a tracer told it.
+    pub fn process(&self, number: usize) -> Option<&str> {
+        self.processes.get(number)
+    }
+
+    /// Sets the name of the process that sent the request with this number.
+    pub fn set_process(&mut self, number: usize, name: &str) {
+        self.processes.set(number, name);
+    }
+
     /// Inserts marks: for each the number of requests before it, the moment, and the text; in
     /// order. The contents of the requests stay where they are.
     pub fn insert_marks<'a>(&mut self, marks: impl Iterator<Item = (u64, Time, &'a str)>) {
         let requests = std::mem::take(&mut self.requests);
         let (mut marks, mut epoch) = (marks.peekable(), 0);
+        let has_processes = !self.processes.is_empty();
+        let mut places = Vec::new();
         for (number, request) in requests.into_iter().map(Some).chain([None]).enumerate() {
             while let Some((_, issued, text)) = marks.next_if(|(at, ..)| *at <= number as u64) {
                 let data = Some(self.keep(text.as_bytes()));
@@ -116,9 +131,11 @@ impl Trace {
             }
             if let Some(request) = request {
                 epoch = request.epoch + u64::from(request.op == RequestOp::Flush);
+                places.extend(has_processes.then_some(self.requests.len()));
                 self.requests.push(request);
             }
         }
+        self.processes.renumber(|number| places[number]);
     }
 
     /// Appends a request. Panics if its span, if any, is not within this trace's contents.
@@ -147,9 +164,12 @@ impl Trace {
     /// own. Panics if there are not so many.
     pub fn part(&self, from: usize, to: usize) -> Trace {
         let mut part = Trace { disk: self.disk.clone(), ..Trace::new(self.sector, self.timed) };
-        for request in &self.requests[from..to] {
+        for (number, request) in (from..to).zip(&self.requests[from..to]) {
             let data = self.data(request).map(|bytes| part.keep(bytes));
             part.push(TraceRequest { data, ..*request });
+            if let Some(name) = self.process(number) {
+                part.set_process(number - from, name);
+            }
         }
         part
     }

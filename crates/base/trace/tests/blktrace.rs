@@ -4,7 +4,7 @@
 use ordo_format::Endian;
 use ordo_format::blktrace::BlkEvent;
 use ordo_trace::blktrace::{BlktraceError, import, import_text, is_text};
-use ordo_trace::{Flags, RequestOp};
+use ordo_trace::{DevicesError, Flags, RequestOp};
 use proptest::prelude::*;
 
 const WRITE: u16 = BlkEvent::WRITE;
@@ -71,8 +71,8 @@ fn requests_are_made_of_events() {
         for (i, e) in events().into_iter().enumerate() {
             if i % 2 == 0 { &mut even } else { &mut odd }.extend(bytes(&[e], endian));
         }
-        let one = import(&[all]).unwrap();
-        let two = import(&[even, odd]).unwrap();
+        let one = import(&[all], None).unwrap();
+        let two = import(&[even, odd], None).unwrap();
         assert_eq!(one.trace.requests(), two.trace.requests());
         assert_eq!((one.unmatched, one.cut.len()), (1, 0));
         let seen: Vec<_> = one
@@ -115,7 +115,7 @@ fn without_issues_queues_are_requests() {
         Ev(1, BlkEvent::QUEUE, WRITE, 8, 512, 0, b""),
         Ev(2, BlkEvent::COMPLETE, WRITE, 8, 512, 0, b""),
     ];
-    let trace = import(&[bytes(&events, Endian::Little)]).unwrap().trace;
+    let trace = import(&[bytes(&events, Endian::Little)], None).unwrap().trace;
     assert_eq!(trace.requests().len(), 1);
     assert!(trace.requests()[0].end.is_some());
 }
@@ -151,7 +151,7 @@ fn the_text_of_blkparse_gives_the_same_requests() {
     let Some(said) = said else { return };
     assert!(is_text(said.as_bytes()) && !is_text(&all), "{said}");
     let (text, binary) =
-        (import_text(&[said.clone().into_bytes()]).unwrap(), import(&[all]).unwrap());
+        (import_text(&[said.clone().into_bytes()], None).unwrap(), import(&[all], None).unwrap());
     // blkparse counts the time from the first event.
     let requests = |all: &ordo_trace::Trace, began: u64| {
         let at = |time: ordo_runtime::Time| time.as_nanos() - began;
@@ -181,7 +181,7 @@ fn lines_of_bpftrace_are_requests() {
         1700 C 8,16 FN 18446744073709551615 0 0\n1800 D 8,16 WFS 64 1\n1900 C 8,16 WFS 64 1 -5\n\
         2000 D 8,16 RA 0 16\n2100 C 8,16 RA 0 16 0\n2200 D 8,16 R 1";
     assert!(is_text(text.as_bytes()));
-    let all = import_text(&[text.as_bytes().to_vec()]).unwrap();
+    let all = import_text(&[text.as_bytes().to_vec()], None).unwrap();
     let seen: Vec<_> = all
         .trace
         .requests()
@@ -200,36 +200,47 @@ fn lines_of_bpftrace_are_requests() {
     assert_eq!(all.trace.requests()[2].flags, Flags::FUA | Flags::SYNC);
     assert_eq!(all.cut, [(0, text.rfind('\n').unwrap() + 1)]);
     for wrong in ["2 D 8,16 WS 8\n", "2 D 8,16 W? 8 8\n", "2 C 8,16 W 18446744073709551615 8 0\n"] {
-        let error = import_text(&[format!("1 D 8,16 W 8 8\n{wrong}").into_bytes()]).unwrap_err();
+        let error =
+            import_text(&[format!("1 D 8,16 W 8 8\n{wrong}").into_bytes()], None).unwrap_err();
         assert_eq!(error, BlktraceError::Line { file: 0, line: 2 }, "{wrong}");
     }
-    let two = import_text(&[b"1 D 8,16 W 8 8\n2 D 8,32 W 8 8\n".to_vec()]).unwrap_err();
-    assert_eq!(two, BlktraceError::Devices(2));
+    let two = [b"1 D 8,16 W 8 8\n2 D 8,32 W 8 8\n3 D 8,32 R 8 8\n".to_vec()];
+    assert_eq!(import_text(&two, None).unwrap_err(), several("8,32 (2), 8,16 (1)", "8,32"));
+    assert_eq!(import_text(&two, Some("8:32")).unwrap().trace.requests().len(), 2);
+    let missing = import_text(&two, Some("sda")).unwrap_err().to_string();
+    assert_eq!(missing, "no requests of 'sda' (--only); there are requests of: 8,32 (2), 8,16 (1)");
     assert!(!is_text(b"1 D 8 W 8 8\nsome other file, 8,16\n"));
+}
+
+fn several(known: &str, most: &str) -> BlktraceError {
+    let (count, known, most) = (known.split("), ").count(), known.to_owned(), most.to_owned());
+    BlktraceError::Devices(DevicesError::Several { count, known, most })
 }
 
 /// A file that is no trace, newer, of two devices, or cut short is named.
 #[test]
 fn a_cut_or_foreign_blktrace_is_named() {
     let good = bytes(&events(), Endian::Little);
-    let cut = import(&[good[..good.len() - 1].to_vec()]).unwrap();
+    let cut = import(&[good[..good.len() - 1].to_vec()], None).unwrap();
     assert_eq!(cut.cut, [(0, good.len() - BlkEvent::SIZE)]);
     assert_eq!(
-        import(&[b"x".repeat(48)]).unwrap_err(),
+        import(&[b"x".repeat(48)], None).unwrap_err(),
         BlktraceError::Magic { file: 0, byte: 0, found: 0x7878_7878 }
     );
     let mut newer = good.clone();
     newer[0] = 8;
     assert_eq!(
-        import(&[newer]).unwrap_err(),
+        import(&[newer], None).unwrap_err(),
         BlktraceError::Version { file: 0, byte: 0, found: 8 }
     );
     let mut two = good.clone();
-    two[36] = 1;
-    assert_eq!(import(&[two]).unwrap_err(), BlktraceError::Devices(2));
+    // The device of the second event, which is the first issue.
+    two[BlkEvent::SIZE + 36] = 1;
+    let error = import(&[two], None).unwrap_err();
+    assert_eq!(error, several("7,0 (6), 7,1 (1)", "7,0"));
     let mut far = good;
     far[22] = 0xff;
-    assert!(matches!(import(&[far]).unwrap_err(), BlktraceError::Place { byte: 0, .. }));
+    assert!(matches!(import(&[far], None).unwrap_err(), BlktraceError::Place { byte: 0, .. }));
 }
 
 proptest! {
@@ -246,9 +257,9 @@ proptest! {
         let len = good.len();
         good[at % len] = with;
         good.extend(rest.clone());
-        let _ = import(&[good]);
-        let _ = import_text(std::slice::from_ref(&rest));
-        let _ = import(&[rest]);
+        let _ = import(&[good], None);
+        let _ = import_text(std::slice::from_ref(&rest), None);
+        let _ = import(&[rest], None);
     }
 
     /// Any changed character of a line of text: an error or requests, never a panic.
@@ -256,7 +267,7 @@ proptest! {
     fn any_text_of_a_tracer_never_panics(at in 0usize..60, with in "[ -~]{0,30}") {
         for line in ["8,0 3 1 5.000000001 697 D WS 223490 + 8 [k]\n", "1000 C 8,16 WFS 8 8 -5\n"] {
             let at = at.min(line.len());
-            let _ = import_text(&[format!("{}{with}{}", &line[..at], &line[at..]).into_bytes()]);
+            let _ = import_text(&[format!("{}{with}{}", &line[..at], &line[at..]).into_bytes()], None);
         }
     }
 }

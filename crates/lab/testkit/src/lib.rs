@@ -76,9 +76,9 @@ pub fn dissect(script: &str, args: &[&str]) -> Option<String> {
     judge(&python, &all)
 }
 
-/// Real input that other software wrote, unpacked: `shared/NAME.zst` or `shared/NAME.xz` beside the
-/// repository, or in the folder that `ORDO_SHARED` names. `None`, with a message, where it is
-/// absent.
+/// Real input that other software wrote, unpacked: `shared/NAME.zst`, `shared/NAME.xz` or
+/// `shared/NAME` beside the repository, or in the folder that `ORDO_SHARED` names. `None`, with a
+/// message, where it is absent.
 pub fn real_input(name: &str) -> Option<Vec<u8>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let shared = match std::env::var_os("ORDO_SHARED") {
@@ -92,6 +92,9 @@ pub fn real_input(name: &str) -> Option<Vec<u8>> {
         }
     }
     let name = shared.join(name);
+    if name.is_file() {
+        return Some(std::fs::read(&name).expect("a file of shared"));
+    }
     skip(&format!("{} is absent (ORDO_SHARED names another folder)", name.display()));
     None
 }

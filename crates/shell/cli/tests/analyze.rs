@@ -63,7 +63,8 @@ fn traces_without_a_known_file_system_are_refused() {
     assert!(errors.contains("no known file system"), "{errors}");
     let (code, _, errors) = ordo(&["analyze", start, "--start", start]);
     assert_eq!(code, 1);
-    assert!(errors.contains("not a log of dm-log-writes"), "{errors}");
+    assert!(errors.contains("no trace in a form that is read"), "{errors}");
+    assert!(errors.contains("dm-log-writes") && errors.contains("perf script"), "{errors}");
     let bytes = fs::read(&log).unwrap();
     fs::write(&log, &bytes[..bytes.len() / 2]).unwrap();
     let (code, out, errors) = ordo(&["analyze", path, "--start", start]);

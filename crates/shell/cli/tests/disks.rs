@@ -136,7 +136,7 @@ fn debugfs_agrees(image: &Path, trace: &Path, (first, mb, block): (u64, u64, u64
     let opened = ordo_annotate::input::open(
         &[trace.to_path_buf()],
         None,
-        ordo_annotate::input::WhichVolume::All,
+        ordo_annotate::input::WhichPart::default(),
     )
     .unwrap();
     let rows = ordo_annotate::owners::of_trace(&opened.trace, &opened.watch.unwrap());

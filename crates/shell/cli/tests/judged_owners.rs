@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-use ordo_annotate::input::{WhichVolume, open};
+use ordo_annotate::input::{WhichPart, open};
 use ordo_annotate::owners::of_trace;
 use ordo_trace::RequestOp;
 use ordo_watcher::Class;
@@ -41,7 +41,7 @@ fn recorded(folder: &Path, mkfs: &[&str], mb: u64) -> BTreeMap<u64, String> {
     let out = out.to_str().unwrap();
     let (code, _, errors) = ordo(&["trace", "attach", path, "-o", out, "--", "sh", "-c", &script]);
     assert_eq!(code, Some(0), "{mkfs:?}: {errors}");
-    let opened = open(&[out.into()], None, WhichVolume::All).unwrap();
+    let opened = open(&[out.into()], None, WhichPart::default()).unwrap();
     let rows = of_trace(&opened.trace, &opened.watch.unwrap());
     let writes = rows
         .iter()

@@ -1,14 +1,12 @@
 //! Opens a trace in any known form, with a watcher if the file system is known.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ordo_trace::blktrace::{self, BlktraceError};
-use ordo_trace::dm_log_writes::{self, ImportError};
-use ordo_trace::iolog::{self, IologError};
-use ordo_trace::{RequestOp, Trace};
+use ordo_trace::formats::FormatError;
+use ordo_trace::{RequestOp, Trace, packed};
 use ordo_watcher::decoder::DiskImage;
 use ordo_watcher::{Watch, disk};
 
@@ -32,9 +30,10 @@ pub struct Opened {
 }
 
 /// The volumes of a disk that are wanted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum WhichVolume<'a> {
     /// All of them.
+    #[default]
     All,
     /// The one with this name, or with this number of a partition.
     Named(&'a str),
@@ -56,21 +55,13 @@ pub enum InputError {
     /// A directory of Parquet files is damaged or incomplete.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A log of dm-log-writes is damaged.
+    /// The files are in no known form, or damaged.
     #[error("{}: {error}", path.display())]
-    Log {
-        /// The file.
-        path: PathBuf,
-        /// The damage.
-        error: ImportError,
-    },
-    /// The events of a blktrace are damaged.
-    #[error("{}: {error}", path.display())]
-    Blktrace {
+    Format {
         /// The first of the files.
         path: PathBuf,
-        /// The damage.
-        error: BlktraceError,
+        /// The reason.
+        error: FormatError,
     },
     /// There is no volume at that offset.
     #[error("{}: {error}", path.display())]
@@ -98,20 +89,18 @@ pub enum InputError {
         /// The names of all volumes.
         known: String,
     },
-    /// An I/O log of fio is damaged.
-    #[error("{}: {error}", path.display())]
-    Iolog {
-        /// The file.
-        path: PathBuf,
-        /// The damage.
-        error: IologError,
-    },
-    /// Several files were given, and they are not a blktrace.
-    #[error("{}: only a blktrace has several files, one for each processor", path.display())]
-    Several {
-        /// The second file.
-        path: PathBuf,
-    },
+}
+
+/// The file of a trace that stands for the standard input.
+const STDIN: &str = "-";
+
+/// The parts of a trace that are wanted: everything, where nothing is chosen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WhichPart<'a> {
+    /// The volumes of the disk.
+    pub volume: WhichVolume<'a>,
+    /// The device, where a text has requests of several.
+    pub only: Option<&'a str>,
 }
 
 /// A trace as it was read.
@@ -124,7 +113,7 @@ struct Read {
     system: Option<String>,
 }
 
-fn read_trace(paths: &[PathBuf]) -> Result<Read, InputError> {
+fn read_trace(paths: &[PathBuf], only: Option<&str>) -> Result<Read, InputError> {
     let Some(path) = paths.first() else {
         let (path, error) = (PathBuf::new(), io::ErrorKind::NotFound.into());
         return Err(InputError::Io { path, error });
@@ -135,23 +124,23 @@ fn read_trace(paths: &[PathBuf]) -> Result<Read, InputError> {
         let (calls, system) = (calls::read(path)?, Some(stored.system));
         return Ok(Read { trace: stored.trace, pieces: stored.start, calls, notes, system });
     }
-    let trace = recorded(paths, &mut notes)?;
+    let trace = recorded(paths, only, &mut notes)?;
     let pieces = Pieces::default();
     Ok(Read { trace, pieces, calls: Vec::new(), notes, system: None })
 }
 
-/// Opens a trace of one volume: a directory that [`store::write`] made, a log of dm-log-writes,
-/// files of blktrace, or the text of blkparse or bpftrace. `start` is the device's contents before
-/// the trace, in an image or on a device; a stored directory has the pieces of them that it needs.
+/// Opens a trace of one volume: a directory that [`store::write`] made, or files in one of
+/// [these forms](ordo_trace::formats::FORMATS). `start` is the device's contents before the trace,
+/// in an image or on a device; a stored directory has the pieces of them that it needs.
 ///
 /// # Errors
 /// The trace cannot be read, or is in none of these forms, or the disk has several volumes.
 pub fn open(
     paths: &[PathBuf],
     start: Option<&Path>,
-    place: WhichVolume<'_>,
+    part: WhichPart<'_>,
 ) -> Result<Opened, InputError> {
-    let mut all = open_each(paths, start, place)?;
+    let mut all = open_each(paths, start, part)?;
     match all.len() {
         1 => Ok(all.swap_remove(0).1),
         _ => {
@@ -169,9 +158,10 @@ pub fn open(
 pub fn open_each(
     paths: &[PathBuf],
     start: Option<&Path>,
-    place: WhichVolume<'_>,
+    part: WhichPart<'_>,
 ) -> Result<Vec<(String, Opened)>, InputError> {
-    let read = read_trace(paths)?;
+    let WhichPart { volume: place, only } = part;
+    let read = read_trace(paths, only)?;
     let Some(path) = start else {
         let is_rest = read.system.as_deref() == Some(volumes::TABLES);
         let pieces = read.pieces.clone();
@@ -273,55 +263,39 @@ fn watch_over(image: &Learning<'_>, trace: &Rc<Trace>) -> Option<Rc<Watch>> {
     Some(watch)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, InputError> {
-    fs::read(path).map_err(|error| InputError::Io { path: path.into(), error })
-}
-
-/// Reads a log of dm-log-writes, files of blktrace, or an I/O log of fio.
-fn recorded(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Trace, InputError> {
-    let first = read(&paths[0])?;
-    let path = paths[0].clone();
-    let magic = first.get(..4).map_or([0; 4], |m| [m[0], m[1], m[2], m[3]]);
-    let is_text = blktrace::is_text(&first);
-    if is_text || magic[1..] == *b"tae" || magic[..3] == *b"eat" {
-        let mut files = vec![first];
-        for path in &paths[1..] {
-            files.push(read(path)?);
+/// Reads files in one of the forms that are taken.
+fn recorded(
+    paths: &[PathBuf],
+    only: Option<&str>,
+    notes: &mut Vec<String>,
+) -> Result<Trace, InputError> {
+    let (mut names, mut files, mut format) = (Vec::new(), Vec::new(), None);
+    for path in paths {
+        let failed = |error| InputError::Format { path: path.clone(), error };
+        let is_stdin = path.as_os_str() == STDIN;
+        let name = if is_stdin { "standard input".into() } else { path.display().to_string() };
+        let file = match is_stdin {
+            true => packed::unpack(io::stdin().lock(), format),
+            false => {
+                let opened = File::open(path);
+                let path = path.clone();
+                packed::unpack(opened.map_err(|error| InputError::Io { path, error })?, format)
+            }
+        };
+        let file = file.map_err(failed)?;
+        if file.is_cut {
+            notes.push(format!("{name}: the compressed file is cut short; its beginning is used"));
         }
-        let done = if is_text { blktrace::import_text(&files) } else { blktrace::import(&files) };
-        let done = done.map_err(|error| InputError::Blktrace { path, error })?;
-        for (file, byte) in &done.cut {
-            let path = paths[*file].display();
-            notes.push(format!("{path}: truncated within the event at byte {byte}"));
+        let first = *format.get_or_insert(file.format);
+        if !std::ptr::eq(first, file.format) {
+            return Err(failed(FormatError::Several));
         }
-        if done.unmatched > 0 {
-            notes.push(format!("{} completions belong to no request in the trace", done.unmatched));
-        }
-        if done.passthrough > 0 {
-            notes.push(format!("{} driver-specific commands are left out", done.passthrough));
-        }
-        return Ok(done.trace);
+        names.push(name);
+        files.push(file.bytes);
     }
-    if iolog::is_iolog(&first) && paths.len() == 1 {
-        let done = iolog::import(&first);
-        let done = done.map_err(|error| InputError::Iolog { path: path.clone(), error })?;
-        notes.push("fio's I/O log has no completions: each request counts as done at once".into());
-        if done.cut {
-            notes.push(format!("{}: the last line is cut short, and left out", path.display()));
-        }
-        return Ok(done.trace);
-    }
-    if let Some(path) = paths.get(1) {
-        return Err(InputError::Several { path: path.clone() });
-    }
-    let done = dm_log_writes::import(first);
-    let done = done.map_err(|error| InputError::Log { path: path.clone(), error })?;
-    if let Some(cut) = done.cut {
-        let (entry, entries, byte) = (cut.entry, cut.entries, cut.byte);
-        notes.push(format!(
-            "{}: truncated: entry {entry} of {entries}, at byte {byte}, is incomplete; the {entry} entries before it are used",
-            path.display()
-        ));
-    }
+    let failed = |error| InputError::Format { path: paths[0].clone(), error };
+    let Some(format) = format else { return Err(failed(FormatError::Unknown)) };
+    let done = format.read((&names, files), only).map_err(failed)?;
+    notes.extend(done.notes);
     Ok(done.trace)
 }

@@ -10,7 +10,7 @@ use ordo_annotate::calls::{self, Waited};
 use ordo_annotate::counting::count;
 use ordo_annotate::expect::expected;
 use ordo_annotate::files::{self, FileTraffic};
-use ordo_annotate::input::{Opened, WhichVolume, open, open_each};
+use ordo_annotate::input::{Opened, WhichPart, WhichVolume, open, open_each};
 use ordo_annotate::owners;
 use ordo_annotate::page::page;
 use ordo_annotate::parts::whole::WholeTables;
@@ -19,6 +19,7 @@ use ordo_annotate::tables::StoredTables;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_trace::RequestOp;
+use ordo_trace::formats::taken;
 use ordo_watcher::analysis::{Analysis, Spread};
 use ordo_watcher::{TrafficCounts, Watch};
 
@@ -29,12 +30,9 @@ use super::volumes::together;
 use crate::text::put;
 
 /// A trace, and the state of the device at its start.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(super) struct Input {
-    /// The trace: a directory of ordo trace, the log of a dm-log-writes target, files of blktrace,
-    /// or an I/O log of fio. ordo analyze and ordo whatif also take a folder with the parts of one
-    /// recording, or all the parts.
-    #[arg(required = true)]
+    #[arg(required = true, help = trace_help())]
     trace: Vec<PathBuf>,
     /// The image or device as it was before the trace. The file system is recognised from it. A
     /// directory of ordo trace contains it.
@@ -47,6 +45,18 @@ pub(super) struct Input {
     /// The file system begins at this byte of the disk, where no partition table leads to it.
     #[arg(long, value_name = "BYTES", value_parser = number::parse_bytes)]
     offset: Option<u64>,
+    /// The device, if the text of a tracer has requests of several: as it names them, '8,0' or
+    /// 'sda'.
+    #[arg(long, value_name = "DEVICE")]
+    only: Option<String>,
+}
+
+/// The help for the argument of a trace.
+fn trace_help() -> String {
+    format!(
+        "The trace: {}. ordo analyze and ordo whatif also take a folder with the parts of one recording, or all the parts",
+        taken()
+    )
 }
 
 /// The results that the tables of a trace have already.
@@ -96,7 +106,7 @@ impl Input {
 
     /// A trace in this file or directory.
     pub(super) fn of(path: &Path) -> Input {
-        Input { trace: vec![path.into()], start: None, partition: None, offset: None }
+        Input { trace: vec![path.into()], ..Input::default() }
     }
 
     /// The tables of Ordo's own trace, or of all parts of a recording, with the directory, if the
@@ -128,6 +138,11 @@ impl Input {
             (None, Some(offset)) => WhichVolume::At(offset),
             (None, None) => WhichVolume::All,
         }
+    }
+
+    /// The wanted part of the trace.
+    fn part(&self) -> WhichPart<'_> {
+        WhichPart { volume: self.place(), only: self.only.as_deref() }
     }
 
     /// The traces of a disk's volumes in a directory, each with its name; none if the argument is
@@ -186,7 +201,7 @@ impl Input {
         {
             bail!("{}: a folder of parts: give one of them", dir.display());
         }
-        let opened = open(&this.trace, this.start.as_deref(), this.place())?;
+        let opened = open(&this.trace, this.start.as_deref(), this.part())?;
         opened.notes.iter().for_each(|note| eprintln!("ordo: {note}"));
         Ok(opened)
     }
@@ -331,7 +346,7 @@ fn of_each_stored(args: &Analyze, volumes: &[(String, PathBuf)]) -> Result<ExitC
 /// The analyses of the volumes of a trace that is opened. A volume without a known file system has
 /// none.
 fn of_each(input: &Input, as_json: bool) -> Result<String> {
-    let all = open_each(&input.trace, input.start.as_deref(), input.place())?;
+    let all = open_each(&input.trace, input.start.as_deref(), input.part())?;
     let mut texts = Vec::new();
     let is_one = all.len() == 1;
     for (name, opened) in &all {

@@ -37,7 +37,7 @@ enum TraceCommand {
     Attach(super::attach::AttachTo),
     /// Serve a device over NBD, and record its requests, while a command runs.
     Serve(super::record::Serve),
-    /// Convert a trace of dm-log-writes or blktrace to Ordo's form, in Parquet.
+    /// Convert a trace of another program to Ordo's form, in Parquet.
     Import(Import),
     /// Write a trace for other programs.
     Export(Export),
@@ -55,6 +55,7 @@ of the device before the trace.
 Examples:
   ordo trace import log.img --start before.img -o build.trace
   ordo trace import sda.blktrace.* --start before.img -o build.trace
+  perf script | ordo trace import - --only 8,0 --start before.img -o build.trace
   ordo trace import log.img --start before.img --rotate 64m -o traces
   duckdb -c \"select kind, sum(length) from 'build.trace/blocks.parquet' group by kind\"")]
 struct Import {
