@@ -11,3 +11,5 @@ mod options;
 mod rotate;
 #[path = "../src/text.rs"]
 mod text;
+#[path = "../src/commands/window.rs"]
+mod window;

@@ -31,6 +31,24 @@ pub struct Wait {
     pub ns: u64,
 }
 
+impl Wait {
+    /// Counts the request from another one on, whose number is `first`.
+    pub fn shift(&mut self, first: u64) {
+        self.request = self.request.saturating_sub(first);
+    }
+}
+
+/// The number of calls that [`slowest`] returns.
+const SLOWEST: usize = 10;
+
+/// The calls that took longest, those first.
+pub fn slowest(calls: &[StoredCall]) -> Vec<StoredCall> {
+    let took = |call: &StoredCall| call.ended.saturating_sub(call.began);
+    let mut all: Vec<&StoredCall> = calls.iter().filter(|call| took(call) > 0).collect();
+    all.sort_by_key(|call| (std::cmp::Reverse(took(call)), call.began));
+    all.into_iter().take(SLOWEST).cloned().collect()
+}
+
 /// A system call, in the columns of `docs/formats/trace.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredCall {

@@ -27,6 +27,8 @@ pub struct Opened {
     pub calls: Vec<StoredCall>,
     /// Notes for the reader of the results.
     pub notes: Vec<String>,
+    /// The contents of a volume without a known file system, by its signatures: "a LUKS volume".
+    pub holds: Vec<&'static str>,
 }
 
 /// The volumes of a disk that are wanted.
@@ -236,7 +238,8 @@ fn opened(read: Read, image: &dyn DiskImage, volume: Option<&DiskVolume>) -> Ope
     let writes = trace.requests().iter().filter(|r| r.op == RequestOp::Write);
     notes.extend(watch.as_ref().and_then(|watch| watch.doubt()));
     notes.extend(blind_writes(writes.filter(|r| r.data.is_none()).count()));
-    Opened { trace, watch, start: learning.learned(), calls, notes }
+    let holds = if watch.is_none() { volumes::signatures(image) } else { Vec::new() };
+    Opened { trace, watch, start: learning.learned(), calls, notes, holds }
 }
 
 /// The note about writes without contents, if there are any.

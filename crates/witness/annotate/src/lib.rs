@@ -18,6 +18,7 @@
 //! - [`parts`]: a recording in parts, each a trace by itself: written while it is recorded,
 //!   analysed together.
 //! - [`input`]: a trace opened from any known form.
+//! - [`requests`]: numbers of a trace that need no file system.
 //! - [`expect`]: rules that a journaling file system is expected to keep, and the requests that
 //!   break them.
 //! - [`perfetto`], [`text`], [`page`]: output for people: Perfetto's JSON, lines as blkparse prints
@@ -58,6 +59,7 @@ pub mod parts;
 pub mod perfetto;
 pub mod private;
 mod reading;
+pub mod requests;
 pub mod rows;
 pub mod store;
 mod table;

@@ -119,13 +119,13 @@ impl Clock<'_> {
     }
 }
 
-/// The page; `tables` is the text that the command prints.
+/// The page; `tables` is the text that the command prints, and `summary` its sentences.
 pub fn page(
     trace: &Trace,
     blocks: &[BlockRow],
     calls: &[StoredCall],
     analysis: &Analysis,
-    tables: &str,
+    (tables, summary): (&str, &[String]),
 ) -> String {
     let clock = Clock { trace };
     let mut pictures = vec![traffic(trace, blocks), bandwidth(&clock, blocks)];
@@ -142,7 +142,11 @@ pub fn page(
     out.push_str("<meta name=\"color-scheme\" content=\"light dark\">\n");
     let system = escape(&analysis.system);
     let _ = write!(out, "<title>{system}: what was written</title>\n<style>{STYLE}</style>\n");
-    let _ = write!(out, "<h1>{system}</h1>\n<p>{} requests", trace.requests().len());
+    let _ = writeln!(out, "<h1>{system}</h1>");
+    if !summary.is_empty() {
+        let _ = writeln!(out, "<p>{}</p>", escape(&summary.join(" ")));
+    }
+    let _ = write!(out, "<p>{} requests", trace.requests().len());
     if !trace.timed() {
         out.push_str(
             " without times: each request counts as a moment, and the number of outstanding writes is unknown",

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use ordo_block::Operation;
 use ordo_block::tap::{Completed, Issued, TapSink};
 use ordo_format::label::{PartitionTable, PartitionTableReader};
+use ordo_format::signature::{Contents, find, ranges};
 use ordo_trace::Trace;
 use ordo_watcher::decoder::DiskImage;
 use ordo_watcher::{Watch, disk};
@@ -74,6 +75,26 @@ pub fn table(disk: &dyn DiskImage) -> io::Result<PartitionTable> {
         reader.give(&bytes);
     }
     Ok(reader.finish())
+}
+
+/// The contents of a volume by its signatures, as "a LUKS volume", each noun once; empty if none is
+/// known. Parts that cannot be read are left out: of a stored trace only some are known.
+pub fn signatures(image: &dyn DiskImage) -> Vec<&'static str> {
+    let bytes = image.bytes();
+    let mut pieces = Vec::new();
+    for (at, len) in ranges(bytes) {
+        let mut piece = vec![0; len];
+        if image.read_at(at, &mut piece).is_ok() {
+            pieces.push((at, piece));
+        }
+    }
+    let mut nouns: Vec<&str> = Vec::new();
+    for found in find(&Contents::new(bytes, pieces)) {
+        if !nouns.contains(&found.noun) {
+            nouns.push(found.noun);
+        }
+    }
+    nouns
 }
 
 impl Volumes {

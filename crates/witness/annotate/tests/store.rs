@@ -464,7 +464,14 @@ fn the_page_stands_alone() {
     let watch = Watch::over(&&image[..]).unwrap();
     let blocks = owners::of_trace(&trace, &watch);
     let analysis = Analysis::of(&watch);
-    let page = ordo_annotate::page::page(&trace, &blocks, &[], &analysis, "a < b </script>");
+    let page = ordo_annotate::page::page(
+        &trace,
+        &blocks,
+        &[],
+        &analysis,
+        ("a < b </script>", &["A < b.".to_owned()]),
+    );
+    assert!(page.contains("<p>A &lt; b.</p>"), "the sentences are at the head");
     for outside in ["http:", "https:", "src=", "import "] {
         assert!(!page.contains(outside), "{outside}");
     }
@@ -489,7 +496,7 @@ fn the_page_stands_alone() {
     assert!(titles.contains(&"Transactions"), "{titles:?}");
     assert!(timelines[0]["rows"].as_array().unwrap().iter().any(|r| r == "journal commit"));
     let empty = Trace::new(512, true);
-    let page = ordo_annotate::page::page(&empty, &[], &[], &analysis, "");
+    let page = ordo_annotate::page::page(&empty, &[], &[], &analysis, ("", &[]));
     assert!(page.contains("0 requests"));
 }
 
@@ -503,7 +510,7 @@ fn the_page_agrees_with_the_table() {
         let watch = Watch::over(&&image[..]).unwrap();
         let blocks = owners::of_trace(&trace, &watch);
         let analysis = Analysis::of(&watch);
-        let page = ordo_annotate::page::page(&trace, &blocks, &[], &analysis, "");
+        let page = ordo_annotate::page::page(&trace, &blocks, &[], &analysis, ("", &[]));
         let json = |what: &str| -> serde_json::Value {
             let text = page.split(&format!("const {what} = ")).nth(1).unwrap();
             serde_json::from_str(text.split(";\n").next().unwrap()).unwrap()
@@ -562,7 +569,7 @@ fn a_picture_keeps_its_peaks() {
         &rows::unclassified(&trace),
         &[],
         &(&WatchFindings::default()).into(),
-        "",
+        ("", &[]),
     );
     let json = page.split("const pictures = ").nth(1).unwrap().split(";\n").next().unwrap();
     let pictures: serde_json::Value = serde_json::from_str(json).unwrap();

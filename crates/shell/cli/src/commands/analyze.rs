@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use ordo_annotate::calls::{self, Waited};
+use ordo_annotate::calls::{self, StoredCall};
 use ordo_annotate::counting::count;
 use ordo_annotate::expect::expected;
 use ordo_annotate::files::{self, FileTraffic};
@@ -14,6 +14,7 @@ use ordo_annotate::input::{Opened, WhichPart, WhichVolume, open, open_each};
 use ordo_annotate::owners;
 use ordo_annotate::page::page;
 use ordo_annotate::parts::whole::WholeTables;
+use ordo_annotate::requests::RequestNumbers;
 use ordo_annotate::store::{self, is_trace};
 use ordo_annotate::tables::StoredTables;
 use ordo_report::table::{Align, Table};
@@ -23,10 +24,10 @@ use ordo_trace::formats::taken;
 use ordo_watcher::analysis::{Analysis, Spread};
 use ordo_watcher::{TrafficCounts, Watch};
 
-use super::calls::waits;
-use super::parts;
-use super::traffic::{top_files, whole};
+use super::traffic::Results;
 use super::volumes::together;
+use super::window::TraceWindow;
+use super::{numbers, parts};
 use crate::text::put;
 
 /// A trace, and the state of the device at its start.
@@ -63,16 +64,13 @@ fn trace_help() -> String {
 struct Counted {
     analysis: Analysis,
     files: Vec<FileTraffic>,
-    waited: Vec<Waited>,
+    calls: Vec<StoredCall>,
 }
 
 impl Counted {
-    fn text(&self, as_json: bool) -> Result<String> {
-        let Counted { analysis, files, waited } = self;
-        match as_json {
-            true => whole(analysis, files, waited),
-            false => Ok(tables(analysis) + &top_files(files) + &waits(waited)),
-        }
+    fn results(&self) -> Results<'_> {
+        let Counted { analysis, files, calls } = self;
+        Results { analysis, files, calls, requests: None }
     }
 }
 
@@ -84,8 +82,7 @@ impl Input {
             return Ok(None);
         }
         let Some(analysis) = count(dir)? else { return Ok(None) };
-        let waited = calls::waited(&calls::read(dir)?);
-        Ok(Some(Counted { analysis, files: files::read(dir)?, waited }))
+        Ok(Some(Counted { analysis, files: files::read(dir)?, calls: calls::read(dir)? }))
     }
 
     /// The page of a trace whose contents were not kept, by the names that its blocks got when they
@@ -99,9 +96,9 @@ impl Input {
         if tables.blind() == 0 {
             return Ok(None);
         }
-        let (stored, calls) = (store::read(dir)?, calls::read(dir)?);
-        let numbers = counted.text(false)?;
-        Ok(Some(page(&stored.trace, &blocks, &calls, &counted.analysis, &numbers)))
+        let (stored, results) = (store::read(dir)?, counted.results());
+        let text = (&*results.text(false)?, &results.sentences()[..]);
+        Ok(Some(page(&stored.trace, &blocks, &counted.calls, &counted.analysis, text)))
     }
 
     /// A trace in this file or directory.
@@ -238,6 +235,8 @@ set aside; the exit status is then 1.
 The trace of a disk with partitions has an analysis for each: p1, p2 and so on, and 'rest' for the
 tables and the space between. One of them is chosen with --partition.
 
+Where no file system is known, requests are counted: sizes, latencies, queue, processes.
+
 Examples:
   ordo trace run --fs ext4 -o build.trace -- make; ordo analyze build.trace
   ordo analyze log.img --start disk.img --partition 2
@@ -245,6 +244,8 @@ Examples:
   ordo analyze log.img --start before.img --json -o analysis.json
   ordo analyze build.trace --html -o build.html
   ordo analyze build.trace --expect
+  ordo analyze build.trace --from 2.5s --until 3s
+  perf script | ordo analyze - --only 8,0
   ordo analyze /var/ordo/host=web7/device=sdb
 
 A trace is recorded with the kernel's device mapper:
@@ -267,9 +268,29 @@ pub struct Analyze {
     /// the counts.
     #[arg(long)]
     again: bool,
+    /// Also count what needs no names: latencies, requests at once, processes. The blocks of a
+    /// stored trace are classified again.
+    #[arg(long, conflicts_with = "expect")]
+    requests: bool,
+    #[command(flatten)]
+    window: TraceWindow,
     /// Write the output to this file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+}
+
+/// The choice of what is counted.
+#[derive(Clone, Copy)]
+struct Counting<'a> {
+    window: &'a TraceWindow,
+    /// Whether requests are counted beside the blocks.
+    requests: bool,
+}
+
+impl Analyze {
+    fn counting(&self) -> Counting<'_> {
+        Counting { window: &self.window, requests: self.requests }
+    }
 }
 
 /// Prints an analysis of a whole trace, or of each volume of a disk.
@@ -285,18 +306,21 @@ pub fn analyze(args: &Analyze) -> Result<ExitCode> {
     if let ([dir], None) = (&input.trace[..], &input.start)
         && parts::is_folder(dir)
     {
-        if args.again || args.html || args.expect {
+        if args.again || args.requests || args.html || args.expect || !args.window.is_whole() {
             bail!(
-                "{}: a folder of parts: --again, --html and --expect take one part",
+                "{}: a folder of parts: --again, --requests, --html, --expect, --from and --until take one part",
                 dir.display()
             );
         }
         return parts::analyze(dir, args.json, args.output.as_deref());
     }
-    if !(args.again || args.html || args.expect)
+    let is_whole = args.window.is_whole();
+    let is_again = args.again || args.requests;
+    if !(is_again || args.html || args.expect)
+        && is_whole
         && let Some(counted) = input.counted()?
     {
-        put(args.output.as_deref(), &counted.text(args.json)?)?;
+        put(args.output.as_deref(), &counted.results().text(args.json)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.expect {
@@ -316,15 +340,15 @@ pub fn analyze(args: &Analyze) -> Result<ExitCode> {
         return Ok(if all.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     if args.html {
-        if let Some(page) = input.page_of_names()? {
+        if let Some(page) = input.page_of_names()?.filter(|_| is_whole) {
             put(args.output.as_deref(), &page)?;
             return Ok(ExitCode::SUCCESS);
         }
         let (opened, watch) = input.known()?;
-        put(args.output.as_deref(), &named(&opened, &watch, Some(true))?)?;
+        put(args.output.as_deref(), &named(&opened, &watch, Some(true), args.counting())?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    put(args.output.as_deref(), &of_each(input, args.json)?)?;
+    put(args.output.as_deref(), &of_each(input, args.json, args.counting())?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -333,9 +357,10 @@ fn of_each_stored(args: &Analyze, volumes: &[(String, PathBuf)]) -> Result<ExitC
     let mut texts = Vec::new();
     for (name, path) in volumes {
         let input = Input { trace: vec![path.clone()], ..args.input.clone() };
-        let text = match input.counted()?.filter(|_| !args.again) {
-            Some(counted) => counted.text(args.json)?,
-            None => of_each(&input, args.json)?,
+        let is_counted = !args.again && !args.requests && args.window.is_whole();
+        let text = match input.counted()?.filter(|_| is_counted) {
+            Some(counted) => counted.results().text(args.json)?,
+            None => of_each(&input, args.json, args.counting())?,
         };
         texts.push((&**name, text));
     }
@@ -344,19 +369,27 @@ fn of_each_stored(args: &Analyze, volumes: &[(String, PathBuf)]) -> Result<ExitC
 }
 
 /// The analyses of the volumes of a trace that is opened. A volume without a known file system has
-/// none.
-fn of_each(input: &Input, as_json: bool) -> Result<String> {
+/// the numbers that need none.
+fn of_each(input: &Input, as_json: bool, how: Counting<'_>) -> Result<String> {
+    let window = how.window;
     let all = open_each(&input.trace, input.start.as_deref(), input.part())?;
     let mut texts = Vec::new();
     let is_one = all.len() == 1;
     for (name, opened) in &all {
         opened.notes.iter().for_each(|note| eprintln!("ordo: {note}"));
         let text = match &opened.watch {
-            Some(watch) => named(opened, watch, as_json.then_some(false))?,
-            None if is_one => return Err(input.not_known()),
+            Some(watch) => named(opened, watch, as_json.then_some(false), how)?,
             None => {
-                eprintln!("ordo: {name} has no known file system: its blocks have no names");
-                String::new()
+                match is_one {
+                    true => eprintln!("ordo: {}", input.not_known()),
+                    false => eprintln!("ordo: {name} has no known file system"),
+                }
+                let (from, until) = window.of(&opened.trace)?;
+                let numbers = match window.is_whole() {
+                    true => RequestNumbers::of(&opened.trace),
+                    false => RequestNumbers::of(&opened.trace.part(from, until)),
+                };
+                numbers::without_names(opened, &numbers, as_json)?
             }
         };
         texts.push((if is_one { "" } else { &**name }, text));
@@ -365,17 +398,42 @@ fn of_each(input: &Input, as_json: bool) -> Result<String> {
 }
 
 /// The analysis of a volume whose blocks are named again: as a page, as JSON, or as text.
-fn named(opened: &Opened, watch: &Rc<Watch>, as_page: Option<bool>) -> Result<String> {
-    let trace = &opened.trace;
-    let (blocks, shares) = owners::with_shares(trace, watch);
-    let files = files::of(trace, &blocks, &shares);
-    let (analysis, waited) = (Analysis::of(watch), calls::waited(&opened.calls));
-    let numbers = || tables(&analysis) + &top_files(&files) + &waits(&waited);
-    Ok(match as_page {
-        Some(true) => page(trace, &blocks, &opened.calls, &analysis, &numbers()),
-        Some(false) => whole(&analysis, &files, &waited)?,
-        None => numbers(),
-    })
+fn named(
+    opened: &Opened,
+    watch: &Rc<Watch>,
+    as_page: Option<bool>,
+    how: Counting<'_>,
+) -> Result<String> {
+    let window = how.window;
+    let (from, until) = window.of(&opened.trace)?;
+    let mut trace = Rc::clone(&opened.trace);
+    let mut calls = opened.calls.clone();
+    if !window.is_whole() {
+        // Everything before is learned, and not counted.
+        ordo_trace::replay(&trace.part(0, from), watch);
+        let _ = watch.end_part(false);
+        watch.restart();
+        trace = Rc::new(trace.part(from, until));
+        let times = trace.requests().iter().map(|r| r.issued.as_nanos());
+        let (first, last) = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
+        calls.retain(|call| (first..=last).contains(&call.began));
+        // Their numbers of requests are those of the whole trace.
+        for call in &mut calls {
+            call.waits.iter_mut().for_each(|wait| wait.shift(from as u64));
+        }
+    }
+    let (blocks, shares) = owners::with_shares(&trace, watch);
+    let files = files::of(&trace, &blocks, &shares);
+    let numbers = how.requests.then(|| RequestNumbers::of(&trace));
+    let (analysis, requests) = (&Analysis::of(watch), numbers.as_ref());
+    let results = Results { analysis, files: &files, calls: &calls, requests };
+    match as_page {
+        Some(true) => {
+            let text = (&*results.text(false)?, &results.sentences()[..]);
+            Ok(page(&trace, &blocks, &calls, analysis, text))
+        }
+        as_json => results.text(as_json.is_some()),
+    }
 }
 
 pub(super) fn tables(a: &Analysis) -> String {

@@ -186,3 +186,32 @@ pub(super) fn waits(all: &[Waited]) -> String {
     }
     format!("\n{table}")
 }
+
+/// A table of the calls that took longest; empty if there are none.
+pub(super) fn slowest_calls(all: &[StoredCall]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        ("slowest calls", Align::Left),
+        ("process", Align::Right),
+        ("at second", Align::Right),
+        ("milliseconds", Align::Right),
+        ("most of it for", Align::Left),
+        ("file", Align::Left),
+    ]);
+    for call in all {
+        let took = call.ended.saturating_sub(call.began);
+        let most = call.waits.iter().max_by_key(|wait| wait.ns);
+        let most = most.filter(|wait| wait.ns > took / 2).map_or("", |wait| wait.kind);
+        table.row([
+            call.name.clone(),
+            call.process.to_string(),
+            number::figure(call.began as f64 / 1e9),
+            number::figure(took as f64 / 1e6),
+            most.to_owned(),
+            call.path.clone().unwrap_or_default(),
+        ]);
+    }
+    format!("\n{table}")
+}

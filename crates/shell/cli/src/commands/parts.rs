@@ -16,9 +16,8 @@ use ordo_kernelfs::parts::{PartsDone, PartsOptions, PartsSlot, in_parts};
 use ordo_recorder::MakeObserver;
 use ordo_report::number;
 
-use super::analyze::tables;
 use super::rotate::{Rotate, SampleTimes, limits};
-use super::traffic::{top_files, whole};
+use super::traffic::Results;
 use crate::text::put;
 
 /// A recording in parts that is under way.
@@ -110,10 +109,8 @@ impl InParts {
 }
 
 fn text(joined: &JoinedParts, as_json: bool) -> Result<String> {
-    match as_json {
-        true => whole(&joined.analysis, &joined.files, &[]),
-        false => Ok(tables(&joined.analysis) + &top_files(&joined.files)),
-    }
+    let (analysis, files) = (&joined.analysis, &joined.files[..]);
+    Results { analysis, files, calls: &[], requests: None }.text(as_json)
 }
 
 /// The only recording in a folder, as one trace.

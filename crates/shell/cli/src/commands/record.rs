@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ordo_annotate::calls::{StoredCall, waited};
+use ordo_annotate::calls::StoredCall;
 use ordo_annotate::{files, private, store};
 use ordo_block::model::Model;
 use ordo_guest::Kernel;
@@ -17,15 +17,14 @@ use ordo_recorder::nbd::{Address, Nbd};
 use ordo_recorder::{DeviceSetup, KeepRequests, Recording, Transport};
 use ordo_report::number::parse_bytes;
 
-use super::analyze::tables;
-use super::calls::{Calls, waits};
+use super::calls::Calls;
 use super::guest::{self, GuestOptions};
 use super::parts::InParts;
 use super::rotate::{Rotate, SampleTimes};
 use super::running::Signals;
 use super::streaming::{Counters, StreamingRecorder};
 use super::trace::wrote;
-use super::traffic::{top_files, whole};
+use super::traffic::Results;
 use super::volumes::{self, Recorder, report_all, together};
 use crate::privileges::need_root;
 use crate::text::put;
@@ -245,11 +244,8 @@ impl RecordOptions {
         }
         let (analysis, files) =
             (&seen.analysis, files::of(&recording.trace, &seen.rows, &seen.shares));
-        let waited = waited(calls);
-        Ok(Some(match self.json {
-            true => whole(analysis, &files, &waited)?,
-            false => tables(analysis) + &top_files(&files) + &waits(&waited),
-        }))
+        let results = Results { analysis, files: &files, calls, requests: None };
+        Ok(Some(results.text(self.json)?))
     }
 
     fn keep(

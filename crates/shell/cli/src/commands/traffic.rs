@@ -1,11 +1,15 @@
-//! The files with the most traffic, as a table and as JSON.
+//! Results about a trace: sentences, tables, the files with the most traffic; as text and as JSON.
 
 use anyhow::Result;
-use ordo_annotate::calls::Waited;
+use ordo_annotate::calls::{StoredCall, Waited, slowest, waited};
 use ordo_annotate::files::FileTraffic;
+use ordo_annotate::requests::RequestNumbers;
 use ordo_report::table::{Align, Table};
 use ordo_report::{json, number};
 use ordo_watcher::analysis::Analysis;
+
+use super::analyze::tables;
+use super::{calls, numbers, summary};
 
 /// The number of files in the table and in the JSON. The trace's own table has all files.
 const TOP: usize = 10;
@@ -24,6 +28,86 @@ struct Whole<'a> {
     data_bytes_with_path: u64,
     /// The time of system calls that waited for requests, by what they waited for.
     waits: &'a [Waited],
+    /// The analysis in sentences.
+    summary: Vec<String>,
+    /// The calls that took longest, those first.
+    slowest_calls: Vec<SlowCall<'a>>,
+    /// Numbers that need no names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<&'a RequestNumbers>,
+}
+
+/// A call that took long.
+#[derive(serde::Serialize)]
+struct SlowCall<'a> {
+    name: &'a str,
+    process: u64,
+    path: Option<&'a str>,
+    began_ns: u64,
+    ns: u64,
+}
+
+/// All results about a trace.
+#[derive(Clone, Copy)]
+pub(super) struct Results<'a> {
+    pub(super) analysis: &'a Analysis,
+    pub(super) files: &'a [FileTraffic],
+    pub(super) calls: &'a [StoredCall],
+    /// Numbers that need no names, if they were asked for.
+    pub(super) requests: Option<&'a RequestNumbers>,
+}
+
+impl Results<'_> {
+    /// The sentences at the head.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let mut all = summary::of_traffic(self.analysis, self.files);
+        all.extend(self.requests.into_iter().flat_map(summary::of_requests));
+        all.extend(summary::of_calls(&waited(self.calls)));
+        all
+    }
+
+    /// The results as tables with sentences at their head, or as JSON.
+    ///
+    /// # Errors
+    /// They cannot be serialized.
+    pub(super) fn text(&self, as_json: bool) -> Result<String> {
+        let Results { analysis, files, calls, requests } = *self;
+        let (waits, slowest) = (waited(calls), slowest(calls));
+        if as_json {
+            return self.json(&waits, &slowest);
+        }
+        let text = tables(analysis);
+        let (head, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let mut lines: String = self.sentences().iter().map(|line| format!("{line}\n")).collect();
+        if !lines.is_empty() {
+            lines.push('\n');
+        }
+        let times = requests.map(numbers::times).unwrap_or_default();
+        let calls = calls::waits(&waits) + &calls::slowest_calls(&slowest);
+        Ok(format!("{head}\n\n{lines}{rest}{}{times}{calls}", top_files(files)))
+    }
+
+    fn json(&self, waits: &[Waited], slowest: &[StoredCall]) -> Result<String> {
+        let Results { analysis, files, requests, .. } = *self;
+        let (data_bytes, data_bytes_with_path) = named(files);
+        let slow = slowest.iter().map(|call| SlowCall {
+            name: &call.name,
+            process: call.process,
+            path: call.path.as_deref(),
+            began_ns: call.began,
+            ns: call.ended.saturating_sub(call.began),
+        });
+        Ok(json(&Whole {
+            analysis,
+            files: top(files),
+            data_bytes,
+            data_bytes_with_path,
+            waits,
+            summary: self.sentences(),
+            slowest_calls: slow.collect(),
+            requests,
+        })?)
+    }
 }
 
 /// Bytes of file data written, and the bytes among them whose file's path is known.
@@ -38,19 +122,6 @@ fn top(files: &[FileTraffic]) -> &[FileTraffic] {
     &files[..files.len().min(TOP)]
 }
 
-/// An analysis as JSON, with the files that have the most traffic.
-///
-/// # Errors
-/// It cannot be serialized.
-pub(super) fn whole(
-    analysis: &Analysis,
-    files: &[FileTraffic],
-    waits: &[Waited],
-) -> Result<String> {
-    let (data_bytes, data_bytes_with_path) = named(files);
-    Ok(json(&Whole { analysis, files: top(files), data_bytes, data_bytes_with_path, waits })?)
-}
-
 /// The end of a path that is too long.
 fn short(path: &str) -> String {
     let count = path.chars().count();
@@ -61,7 +132,7 @@ fn short(path: &str) -> String {
 }
 
 /// The files with the most traffic, as a table; empty if no file is known.
-pub(super) fn top_files(files: &[FileTraffic]) -> String {
+fn top_files(files: &[FileTraffic]) -> String {
     if files.iter().all(|file| file.inode.is_none()) {
         return String::new();
     }
