@@ -35,6 +35,12 @@ pub enum FormatError {
         /// The reason.
         why: &'static str,
     },
+    /// A Parquet file, whose columns may be any.
+    #[error(
+        "a Parquet file, whose columns may be any: select five of them as text, in the form of Alibaba's tables, as with \
+         duckdb -csv -noheader -c \"select device, 'W', sector * 512, bytes, microseconds from 'FILE'\" | ordo analyze -"
+    )]
+    Parquet,
     /// Several files were given for one.
     #[error("only a blktrace, or the text of one, has several files, one for each processor")]
     Several,
@@ -212,6 +218,9 @@ pub fn taken() -> String {
 pub fn recognised(head: &[u8]) -> Result<&'static TraceFormat, FormatError> {
     if let Some(format) = FORMATS.iter().find(|format| (format.is)(head)) {
         return Ok(format);
+    }
+    if head.starts_with(b"PAR1") {
+        return Err(FormatError::Parquet);
     }
     let has = |line: &str, words: &[&str]| {
         let fields: Vec<&str> = line.split([' ', '\t', ',', ';', '\r']).collect();

@@ -128,6 +128,8 @@ fn other_input_is_told_what_is_taken() {
         let said = recognised(text.as_bytes()).unwrap_err().to_string();
         assert!(said.contains(program) && said.contains("Give requests"), "{said}");
     }
+    let said = recognised(b"PAR1\x15\0").unwrap_err().to_string();
+    assert!(said.contains("duckdb") && said.contains("Alibaba"), "{said}");
     for text in ["", "\n\n", "hello, world\n", "1,2\n"] {
         let said = recognised(text.as_bytes()).unwrap_err().to_string();
         for format in &FORMATS {
