@@ -33,6 +33,8 @@ pub enum Command {
     Crash(Box<Crash>),
     /// Analyze a recorded trace of a device: traffic by kind, the journal, transactions.
     Analyze(commands::analyze::Analyze),
+    /// Tell which file, and which kind of block, is at a sector of a device; or where a file is.
+    Where(commands::place::Where),
     /// Record what a file system writes, and show it request by request.
     Trace(commands::trace::TraceArgs),
     /// Predict the time of a recorded workload for another file system or disk.

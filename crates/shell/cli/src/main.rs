@@ -152,6 +152,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Crash(a) => commands::crash::run(&a),
         Command::Whatif(a) => commands::whatif::whatif(&a),
         Command::Analyze(a) => commands::analyze::analyze(&a),
+        Command::Where(a) => commands::place::place(&a),
         Command::Trace(a) => commands::trace::trace(&a),
         Command::Infer(a) => commands::infer::run(&a),
         Command::Guest(a) => commands::guest::run(&a),

@@ -9,6 +9,8 @@ mod helper;
 mod options;
 #[path = "../src/commands/rotate.rs"]
 mod rotate;
+#[path = "../src/commands/place/sectors.rs"]
+mod sectors;
 #[path = "../src/text.rs"]
 mod text;
 #[path = "../src/commands/window.rs"]

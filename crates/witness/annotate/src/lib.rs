@@ -18,7 +18,8 @@
 //! - [`parts`]: a recording in parts, each a trace by itself: written while it is recorded,
 //!   analysed together.
 //! - [`input`]: a trace opened from any known form.
-//! - [`requests`]: numbers of a trace that need no file system.
+//! - [`requests`]: numbers of a trace that need no file system; [`place`]: the meaning of places on
+//!   a device, without a trace.
 //! - [`expect`]: rules that a journaling file system is expected to keep, and the requests that
 //!   break them.
 //! - [`perfetto`], [`text`], [`page`]: output for people: Perfetto's JSON, lines as blkparse prints
@@ -57,6 +58,7 @@ pub mod owners;
 pub mod page;
 pub mod parts;
 pub mod perfetto;
+pub mod place;
 pub mod private;
 mod reading;
 pub mod requests;

@@ -331,6 +331,19 @@ impl Names {
         path
     }
 
+    /// The file that has this path, by any of its names; `None` if none was seen. `path` is as
+    /// [`path`](Self::path) shows one.
+    pub fn find(&self, path: &str) -> Option<u64> {
+        if path == "/" {
+            return (self.path(self.root).as_deref() == Some(path)).then_some(self.root);
+        }
+        let has = |names: &[Name]| {
+            names.iter().any(|name| self.join(name.dir, &name.name).as_deref() == Some(path))
+        };
+        // The order of a hash map must decide nothing: of several files, the first by its inode.
+        self.all.iter().filter(|(_, names)| has(names)).map(|(ino, _)| *ino).min()
+    }
+
     /// For a file without a path: the first inode on the way to the root whose name was not seen,
     /// or that is too deep.
     pub fn missing(&self, ino: u64) -> Option<u64> {

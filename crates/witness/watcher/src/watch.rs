@@ -350,6 +350,20 @@ impl Watch {
         }
     }
 
+    /// The size of a block of the file system, in bytes.
+    pub fn block_bytes(&self) -> u64 {
+        let state = self.state.borrow();
+        1 << state.decoder.as_ref().map_or(UNKNOWN_SHIFT, |d| d.block_shift())
+    }
+
+    /// The inode of the file that has this path; `None` if its name was not seen.
+    pub fn find(&self, path: &str) -> Option<u64> {
+        match &*self.metadata.borrow() {
+            Some(metadata) => metadata.find(path),
+            None => self.state.borrow().decoder_state.names.find(path),
+        }
+    }
+
     /// Ends the trace for [`Watch::path`]. Names that are in doubt because their directory was not
     /// written again are given to the files that have their inodes now.
     pub fn end_names(&self) {

@@ -22,6 +22,7 @@ pub mod mkfs;
 pub mod mount;
 mod numbers;
 mod parts;
+pub mod place;
 pub mod record;
 pub mod reproduce;
 mod rotate;
