@@ -78,6 +78,34 @@ fn traces_without_a_known_file_system() {
     assert!(out.contains("transactions, committed"), "{out}");
 }
 
+/// The bytes written before the command, by it, and after it, each counted by itself, are those of
+/// the whole trace; files have the names that they got before their part. Catches a request that is
+/// counted twice or in no part, and a part that knows nothing of what went before.
+fn parts_are_the_whole(log: &str) {
+    let (begin, end) = ("ordo: the command begins", "ordo: the command ends");
+    let parts: [&[&str]; 4] =
+        [&[], &["--until", begin], &["--from", begin, "--until", end], &["--from", end]];
+    let sums = parts.map(|part| {
+        let (code, out, errors) = ordo(&[&["analyze", log, "--again", "--json"], part].concat());
+        assert_eq!(code, 0, "{part:?}: {errors}");
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let kinds = json["writes"].as_object().unwrap().values();
+        let bytes: u64 = kinds.map(|kind| kind["bytes"].as_u64().unwrap()).sum();
+        (bytes, json["flushes"].as_u64().unwrap(), json)
+    });
+    let [whole, before, during, after] = &sums;
+    assert_eq!(whole.0, before.0 + during.0 + after.0, "bytes written");
+    assert_eq!(whole.1, before.1 + during.1 + after.1, "flushes");
+    assert!(during.0 > 0 && during.0 < whole.0, "{} of {}", during.0, whole.0);
+    assert_eq!(during.2["system"], "ext3");
+    let files = during.2["files"].as_array().unwrap();
+    assert!(files.iter().any(|file| file["path"] == "/a"), "{files:?}");
+    let (code, _, errors) = ordo(&["analyze", log, "--from", "no such mark"]);
+    assert!(code == 1 && errors.contains("no mark 'no such mark'"), "{errors}");
+    let (_, out, _) = ordo(&["analyze", log, "--requests"]);
+    assert!(out.contains("latency") && out.contains("of the bytes written are journal"), "{out}");
+}
+
 /// The whole sequence on this machine, where that is allowed: a file system is made, mounted, used,
 /// and analyzed; the kept trace gives the same analysis again.
 #[test]
@@ -136,6 +164,7 @@ fn a_command_is_recorded_on_a_pseudo_device() {
     }
     let (code, _, errors) = ordo(&["analyze", without, "--expect"]);
     assert!(code == 1 && errors.contains("cannot be seen"), "nothing passes unseen: {errors}");
+    parts_are_the_whole(log);
     // A log of dm-log-writes has everything but times and reads.
     let to = ["trace", "export", log, "--to", "dm-log-writes", "-o", exported];
     assert_eq!(ordo(&to).0, 0);

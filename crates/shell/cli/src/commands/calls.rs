@@ -183,6 +183,10 @@ pub(super) fn waits(all: &[Waited]) -> String {
         };
         kinds.into_iter().for_each(|(kind, ns)| row(format!("  for {kind}"), *ns));
         row("  elsewhere".to_owned(), waited.elsewhere_ns);
+        let latency = waited.latency;
+        for (name, ns) in [("median", latency.p50), ("99%", latency.p99), ("most", latency.most)] {
+            table.row([format!("  {name}"), String::new(), String::new(), millis(ns)]);
+        }
     }
     format!("\n{table}")
 }

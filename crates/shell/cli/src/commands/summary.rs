@@ -1,10 +1,15 @@
 //! An analysis in sentences, for the head of its text and of its page.
 
+use std::collections::BTreeMap;
+
 use ordo_annotate::calls::Waited;
 use ordo_annotate::files::FileTraffic;
 use ordo_annotate::requests::RequestNumbers;
 use ordo_report::number;
 use ordo_watcher::analysis::Analysis;
+
+/// The least share of a file that is named, as a part of this many.
+const NAMED_MIN: u64 = 4;
 
 /// A share as a whole percentage.
 fn share(part: u64, whole: u64) -> Option<String> {
@@ -31,22 +36,22 @@ pub(super) fn of_traffic(a: &Analysis, files: &[FileTraffic]) -> Vec<String> {
         let ratio = number::figure(ratio);
         out.push(format!("{ratio} bytes are written for each byte of file data."));
     }
-    let data: u64 = files.iter().map(|file| file.data.bytes).sum();
-    let most = files.iter().filter(|file| file.data.bytes > 0).max_by_key(|file| file.data.bytes);
-    if let Some((name, part)) =
-        most.and_then(|file| Some((name(file)?, share(file.data.bytes, data)?)))
-    {
+    if let Some((name, part)) = most(files, |file| file.data.bytes) {
         out.push(format!("{name} has {part} of the file data written."));
     }
-    let journal: u64 = files.iter().map(|file| file.journal.bytes).sum();
-    let most =
-        files.iter().filter(|file| file.journal.bytes > 0).max_by_key(|file| file.journal.bytes);
-    if let Some((name, part)) =
-        most.and_then(|file| Some((name(file)?, share(file.journal.bytes, journal)?)))
-    {
+    if let Some((name, part)) = most(files, |file| file.journal.bytes) {
         out.push(format!("{name} causes {part} of the journal's bytes that belong to a file."));
     }
     out
+}
+
+/// The file with the most of something, by its name, with its share of all that belongs to files.
+fn most(files: &[FileTraffic], of: impl Fn(&FileTraffic) -> u64) -> Option<(String, String)> {
+    let files = files.iter().filter(|file| file.inode.is_some());
+    let all: u64 = files.clone().map(&of).sum();
+    let first = files.max_by_key(|file| (of(file), std::cmp::Reverse(file.inode)))?;
+    let bytes = of(first);
+    (bytes >= all.div_ceil(NAMED_MIN)).then_some((name(first)?, share(bytes, all)?))
 }
 
 /// Sentences about the time of requests.
@@ -68,27 +73,42 @@ pub(super) fn of_requests(n: &RequestNumbers) -> Vec<String> {
         let (all, mean) = (nanos(all), number::figure(mean));
         out.push(format!("The device is busy for {part} of {all}, with {mean} requests at once."));
     }
-    let bytes = n.reads.bytes + n.writes.bytes;
+    let bytes = n.reads.bytes.saturating_add(n.writes.bytes);
     if let Some((first, part)) =
-        n.processes.first().and_then(|p| Some((p, share(p.read + p.written, bytes)?)))
+        n.processes.first().and_then(|p| Some((p, share(p.read.saturating_add(p.written), bytes)?)))
     {
         out.push(format!("{} sends {part} of the bytes read and written.", first.process));
     }
     out
 }
 
-/// A sentence for each call that waited.
+/// The part of a wait for a kind of block, or for `flush`.
+fn part(kind: &str) -> &'static str {
+    match kind {
+        "flush" => "flushes",
+        "file_data" => "data",
+        kind if kind.starts_with("journal") => "the journal",
+        _ => "metadata",
+    }
+}
+
+/// A sentence for each kind of call that waited.
 pub(super) fn of_calls(waited: &[Waited]) -> Vec<String> {
     let one = |call: &Waited| {
-        let mut parts: Vec<(u64, &str)> =
-            call.by_kind.iter().map(|(kind, ns)| (*ns, *kind)).collect();
-        parts.push((call.elsewhere_ns, "elsewhere"));
-        parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
-        let parts = parts.iter().take(3).filter(|(ns, _)| *ns > 0);
-        let parts = parts.filter_map(|(ns, kind)| Some(format!("{} {kind}", share(*ns, call.ns)?)));
-        let parts: Vec<String> = parts.map(|part| part.replace('_', " ")).collect();
-        let (calls, time) = (number::count(call.calls), nanos(call.ns));
-        format!("{calls} calls of {} take {time}: {}.", call.name, parts.join(", "))
+        let mut parts: BTreeMap<&str, u64> = BTreeMap::new();
+        for (kind, ns) in &call.by_kind {
+            *parts.entry(part(kind)).or_default() += ns;
+        }
+        let mut parts: Vec<(&str, u64)> = parts.into_iter().collect();
+        parts.push(("no request of their own", call.elsewhere_ns));
+        parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        let parts = parts.iter().filter(|(_, ns)| *ns > 0);
+        let parts =
+            parts.filter_map(|(what, ns)| Some(format!("{} for {what}", share(*ns, call.ns)?)));
+        let parts = parts.collect::<Vec<_>>().join(", ");
+        let (calls, time, most) =
+            (number::count(call.calls), nanos(call.ns), nanos(call.latency.most));
+        format!("{calls} calls of {} wait {time}, at most {most}: {parts}.", call.name)
     };
     waited.iter().map(one).collect()
 }
