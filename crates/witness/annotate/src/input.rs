@@ -237,7 +237,9 @@ fn opened(read: Read, image: &dyn DiskImage, volume: Option<&DiskVolume>) -> Ope
     };
     let writes = trace.requests().iter().filter(|r| r.op == RequestOp::Write);
     notes.extend(watch.as_ref().and_then(|watch| watch.doubt()));
-    notes.extend(blind_writes(writes.filter(|r| r.data.is_none()).count()));
+    if watch.is_some() {
+        notes.extend(blind_writes(writes.filter(|r| r.data.is_none()).count()));
+    }
     let holds = if watch.is_none() { volumes::signatures(image) } else { Vec::new() };
     Opened { trace, watch, start: learning.learned(), calls, notes, holds }
 }
