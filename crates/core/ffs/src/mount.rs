@@ -43,10 +43,7 @@ pub enum MountError {
     #[error("{0}")]
     Device(#[from] BlockError),
     /// No superblock is at any of its places.
-    #[error(
-        "no UFS superblock at byte 65536, 8192, 262144 or 0; a check can look for copies of it \
-         (ordo fsck)"
-    )]
+    #[error("no UFS superblock at byte 65536, 8192, 262144 or 0")]
     NoSuperblock,
     /// A superblock has a field that cannot be right.
     #[error("superblock at byte {at}: {error}; a check can use a copy of it (ordo fsck)")]

@@ -2,17 +2,18 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use ordo_block::Device;
-use ordo_block::file::{FileAccess, FileDisk};
+use ordo_block::file::FileAccess;
 use ordo_report::number;
 use ordo_runtime::{Executor, Runtime};
-use ordo_systems::{Format, MountOptions, Mounted, format_of, journaled};
+use ordo_systems::{Format, MountOptions, Mounted, journaled};
 use ordo_vfs::AnyFs;
 
+use crate::contents;
 use crate::pair::{self, NamedImage, erased};
+use crate::partition::Disk;
 
 /// Does a command's work in real time.
 ///
@@ -38,18 +39,14 @@ pub async fn open(runtime: &Runtime, named: NamedImage<'_>) -> Result<Mounted> {
 /// As for [`open`].
 pub async fn open_with_holes(runtime: &Runtime, named: NamedImage<'_>) -> Result<Mounted> {
     let disks = named.open(runtime, FileAccess::ReadWrite).await?;
-    disks.iter().for_each(|disk| disk.make_holes());
+    disks.iter().for_each(|disk| disk.inner().make_holes());
     edit(runtime, named, disks).await
 }
 
-async fn edit(
-    runtime: &Runtime,
-    named: NamedImage<'_>,
-    disks: Vec<Rc<FileDisk>>,
-) -> Result<Mounted> {
+async fn edit(runtime: &Runtime, named: NamedImage<'_>, disks: Vec<Disk>) -> Result<Mounted> {
     let disks = erased(disks, false);
     let name = || named.words();
-    let format = format_of(pair::image(&disks)).await.with_context(name)?;
+    let format = contents::format(pair::image(&disks)).await.with_context(name)?;
     format.edit(runtime, &disks).await.with_context(name)
 }
 

@@ -1,9 +1,10 @@
 //! The `ordo` command.
 //!
 //! `command_line` lists the commands, `args` has their arguments, `commands` carries them out,
-//! `image` opens images and mounts them, `partition` finds the partitions of a disk. Each command
-//! has an exit status of its own. An error is printed with its causes; the exit status is then 1,
-//! or that of the Unix tool of the same name.
+//! `image` opens images and mounts them, `packed` unpacks compressed ones, `partition` finds the
+//! file system on a disk, `contents` says what a device holds. Each command has an exit status of
+//! its own. An error is printed with its causes; the exit status is then 1, or that of the Unix
+//! tool of the same name.
 
 /// Prints to standard output, as the standard macro does, but output that nobody reads any more is
 /// left out: `ordo ... | head` must not end the command in the middle of its work.
@@ -26,10 +27,12 @@ macro_rules! eprintln {
 mod args;
 mod command_line;
 mod commands;
+mod contents;
 mod created;
 mod image;
 mod interrupt;
 mod overwrite;
+mod packed;
 mod pair;
 mod partition;
 mod privileges;

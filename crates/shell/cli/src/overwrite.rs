@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ordo_block::{BlockDevice, Device, WriteFlags};
-use ordo_format::signature::{Contents, Found, find, ranges};
+use ordo_format::signature::{Contents, Found, find};
 use ordo_report::number;
 use ordo_systems::{FORMATS, probe};
 
-/// The most bytes of a read.
-const PIECE: usize = 1 << 20;
+use crate::contents::{named, read};
+
 /// The unit in which signatures are overwritten, in bytes.
 const SECTOR: u64 = 512;
 /// The most rounds of wiping: below a FAT's signature is a boot sector's, and so on.
@@ -95,37 +95,6 @@ fn refuse(path: &Path, found: &[Found], first_byte: Option<u64>) -> Result<()> {
     }
 }
 
-/// The nouns of signatures with their places: "a GPT partition table (bytes 512 and 1,048,064) and
-/// swap space (byte 4,086)".
-fn named(found: &[Found]) -> String {
-    let mut nouns: Vec<&str> = Vec::new();
-    for Found { noun, .. } in found {
-        if !nouns.contains(noun) {
-            nouns.push(noun);
-        }
-    }
-    let all: Vec<String> = nouns.iter().map(|noun| named_one(noun, found)).collect();
-    listed(&all)
-}
-
-fn named_one(noun: &str, found: &[Found]) -> String {
-    let places: Vec<u64> = found.iter().filter(|f| f.noun == noun).map(|f| f.offset).collect();
-    let mut shown: Vec<String> = places.iter().take(2).map(|at| number::count(*at)).collect();
-    if places.len() > 2 {
-        shown.push(format!("{} more", places.len() - 2));
-    }
-    let bytes = if places.len() == 1 { "byte" } else { "bytes" };
-    format!("{noun} ({bytes} {})", listed(&shown))
-}
-
-/// Words as a list: "a, b and c".
-fn listed(words: &[String]) -> String {
-    match words.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => words.concat(),
-    }
-}
-
 /// Refuses to write to a file system of Ordo's if another one was made over it: the boot area,
 /// which no format of Ordo's writes, then has the signature of the other. Labels and boot code of a
 /// BSD may stand there.
@@ -151,21 +120,6 @@ pub async fn refuse_doubt(disk: &Device, path: &Path) -> Result<()> {
          read (export, mount -o ro); wipefs -o {} removes the other signature",
         found[0].offset
     )
-}
-
-/// Reads the parts of a device in which signatures may be.
-async fn read(disk: &Device) -> Result<Contents> {
-    let size = disk.geometry().bytes;
-    let mut pieces = Vec::new();
-    for (at, len) in ranges(size) {
-        let mut bytes = Vec::with_capacity(len);
-        while bytes.len() < len {
-            let next = (len - bytes.len()).min(PIECE);
-            bytes.extend_from_slice(&disk.read(at + bytes.len() as u64, next).await?);
-        }
-        pieces.push((at, bytes));
-    }
-    Ok(Contents::new(size, pieces))
 }
 
 impl Target {

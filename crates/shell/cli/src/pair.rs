@@ -12,10 +12,12 @@ use ordo_block::file::{FileAccess, FileDisk, OpenError};
 use ordo_block::overlay::Overlay;
 use ordo_block::{BlockDevice, Device};
 use ordo_runtime::{Duration, Runtime};
-use ordo_systems::{FORMATS, Format, Half, format_of, probe};
+use ordo_systems::{FORMATS, Format, Half, probe};
 
 use crate::args::MetadataPath;
 use crate::overwrite::refuse_doubt;
+use crate::partition::{self, Disk, PartitionChoice};
+use crate::{contents, packed};
 
 /// The image or device that a user named, and the metadata device with it.
 #[derive(Clone, Copy)]
@@ -24,6 +26,8 @@ pub struct NamedImage<'a> {
     pub image: &'a Path,
     /// The metadata device, if it was named.
     pub metadata: Option<&'a Path>,
+    /// The partition of the image, if it was named.
+    pub partition: Option<&'a str>,
     /// Whether it is read without a metadata device.
     pub salvage: bool,
 }
@@ -39,13 +43,19 @@ pub struct Companion {
 impl<'a> NamedImage<'a> {
     /// An image alone.
     pub fn new(image: &'a Path) -> NamedImage<'a> {
-        NamedImage { image, metadata: None, salvage: false }
+        NamedImage { image, metadata: None, partition: None, salvage: false }
     }
 
     /// The same, with the path of its metadata device where the user named it.
     #[must_use]
     pub fn with(self, path: &'a MetadataPath) -> NamedImage<'a> {
         NamedImage { metadata: path.meta_device.as_deref(), ..self }
+    }
+
+    /// The same, with the name of its partition where the user named it.
+    #[must_use]
+    pub fn at(self, choice: &'a PartitionChoice) -> NamedImage<'a> {
+        NamedImage { partition: choice.partition.as_deref(), ..self }
     }
 
     /// The same, to be read without its metadata device where that is asked for.
@@ -63,7 +73,7 @@ impl<'a> NamedImage<'a> {
             true => {
                 Ok(*FORMATS.iter().find(|format| format.has_pairs()).expect("DualFS has pairs"))
             }
-            false => Ok(format_of(disk).await?),
+            false => contents::format(disk).await,
         }
     }
 
@@ -110,7 +120,8 @@ impl<'a> NamedImage<'a> {
     /// The device that is found beside the image.
     async fn searched(&self, runtime: &Runtime, disk: &Device) -> Result<Option<Companion>> {
         let image = self.image.display();
-        let Some(half) = format_of(disk).await?.half(disk).await? else { return Ok(None) };
+        let Some(format) = probe(disk).await? else { return Ok(None) };
+        let Some(half) = format.half(disk).await? else { return Ok(None) };
         let dir = neighbourhood(self.image);
         let mut found = search(runtime, self.image, &dir, &half).await?;
         let Half { pair, role, other, .. } = &half;
@@ -146,8 +157,8 @@ impl<'a> NamedImage<'a> {
     ///
     /// # Errors
     /// One of the two cannot be opened, or the other device is not found.
-    pub async fn open(&self, runtime: &Runtime, access: FileAccess) -> Result<Vec<Rc<FileDisk>>> {
-        let image = Rc::new(FileDisk::open(runtime, self.image, access)?);
+    pub async fn open(&self, runtime: &Runtime, access: FileAccess) -> Result<Vec<Disk>> {
+        let image = packed::open(runtime, self.image, access)?;
         self.with_other(runtime, image, access).await
     }
 
@@ -155,21 +166,18 @@ impl<'a> NamedImage<'a> {
     ///
     /// # Errors
     /// As for [`open`](NamedImage::open).
-    pub async fn open_when_free(
-        &self,
-        runtime: &Runtime,
-        access: FileAccess,
-    ) -> Result<Vec<Rc<FileDisk>>> {
-        let image = when_free(runtime, || Ok(FileDisk::open(runtime, self.image, access)?)).await?;
-        self.with_other(runtime, Rc::new(image), access).await
+    pub async fn open_when_free(&self, runtime: &Runtime, access: FileAccess) -> Result<Vec<Disk>> {
+        let image = when_free(runtime, || packed::open(runtime, self.image, access)).await?;
+        self.with_other(runtime, image, access).await
     }
 
     async fn with_other(
         &self,
         runtime: &Runtime,
-        image: Rc<FileDisk>,
+        image: FileDisk,
         access: FileAccess,
-    ) -> Result<Vec<Rc<FileDisk>>> {
+    ) -> Result<Vec<Disk>> {
+        let image = partition::choose(Rc::new(image), self.image, self.partition).await?;
         let disk = image.clone().erase();
         if access == FileAccess::ReadWrite {
             refuse_doubt(&disk, self.image).await?;
@@ -178,7 +186,7 @@ impl<'a> NamedImage<'a> {
         let mut disks = vec![image];
         if let Some(Companion { path, is_first }) = found.with_context(|| self.words())? {
             let open = || Ok(FileDisk::open(runtime, &path, access)?);
-            let other = Rc::new(when_free(runtime, open).await?);
+            let other = partition::whole(Rc::new(when_free(runtime, open).await?));
             disks.insert(usize::from(!is_first), other);
         }
         Ok(disks)
@@ -212,8 +220,8 @@ pub fn image(disks: &[Device]) -> &Device {
 }
 
 /// The devices as they are, or with changes that stay in memory.
-pub fn erased(disks: Vec<Rc<FileDisk>>, in_memory: bool) -> Vec<Device> {
-    let erase = |disk: Rc<FileDisk>| match in_memory {
+pub fn erased(disks: Vec<Disk>, in_memory: bool) -> Vec<Device> {
+    let erase = |disk: Disk| match in_memory {
         true => Overlay::new(disk).erase(),
         false => disk.erase(),
     };

@@ -60,4 +60,5 @@ pub use finding::Finding;
 pub use report::{
     CheckError, CheckPhase, CheckProgress, CheckWork, ExtraName, FsckOptions, Repair, Report,
 };
+pub use superblock::find_copy;
 pub use terms::{Count, Severity, Slot};

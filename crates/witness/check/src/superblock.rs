@@ -20,6 +20,15 @@ const GROUPS_TRIED: u32 = 64;
 /// The byte of the clean flag.
 const CLEAN_AT: usize = 209;
 
+/// The place in bytes of a usable copy of a UFS superblock, if the device has one: where the
+/// recovery record says, where a first group's is usual, or anywhere in the first gigabyte.
+///
+/// # Errors
+/// The device failed.
+pub async fn find_copy(device: &Device) -> Result<Option<u64>, CheckError> {
+    Ok(Search::new(device).find_copy().await?.map(|(at, ..)| at))
+}
+
 /// A usable superblock, and the fault of the place where it was found.
 pub(crate) struct Found {
     pub sb: Superblock,

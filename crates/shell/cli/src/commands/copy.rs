@@ -157,7 +157,9 @@ pub fn cp(args: &Cp) -> Result<ExitCode> {
     }
     let done = real_time(async |rt| match to {
         CopyEnd::Image { image, path } => {
-            let mounted = image::open(&rt, NamedImage::new(image).with(&args.metadata)).await?;
+            let mounted =
+                image::open(&rt, NamedImage::new(image).with(&args.metadata).at(&args.part))
+                    .await?;
             let done = copy_from_all(&rt, args, from, to, (mounted.fs(), path)).await;
             image::close(image, mounted).await?;
             done
@@ -221,7 +223,7 @@ async fn copy_from_all<G: FileSystem>(
                 // If both are images, the option is about the destination.
                 let named = match to {
                     CopyEnd::Image { .. } => NamedImage::new(image),
-                    CopyEnd::Host(_) => NamedImage::new(image).with(&args.metadata),
+                    CopyEnd::Host(_) => NamedImage::new(image).with(&args.metadata).at(&args.part),
                 };
                 let source = image::open_to_read(runtime, named).await?;
                 let attr = path::lookup(&source, path).await?;
@@ -291,7 +293,7 @@ pub fn import(args: &Import) -> Result<ExitCode> {
             }
             make_image(&rt, args, &totals, &mut created).await?;
         }
-        let named = NamedImage::new(&args.image).with(&args.metadata);
+        let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
         let mounted = image::open(&rt, named).await?;
         let into = path::make_directories(mounted.fs(), args.into.as_bytes(), 0o755).await?;
         bar.begin("import", &args.dir.display().to_string(), totals.entries);
@@ -336,7 +338,8 @@ async fn make_image(
 
 pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
-        let named = NamedImage::new(&args.image).with(&args.metadata).salvaged(args.salvage);
+        let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
+        let named = named.salvaged(args.salvage);
         let fs = image::open_to_read(&rt, named).await?;
         let from = path::lookup(&fs, args.from.as_bytes()).await?;
         if from.file_type != FileType::Directory {

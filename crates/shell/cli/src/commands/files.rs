@@ -115,7 +115,8 @@ fn hex(name: &[u8]) -> Option<String> {
 
 pub fn ls(args: &Ls) -> Result<()> {
     real_time(async |rt| {
-        let named = NamedImage::new(&args.image).with(&args.metadata).salvaged(args.salvage);
+        let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
+        let named = named.salvaged(args.salvage);
         let fs = image::open_to_read(&rt, named).await?;
         let attr = path::lookup(&fs, args.path.as_bytes()).await?;
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -165,7 +166,8 @@ async fn names(fs: &AnyFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
 
 pub fn cat(args: &Cat) -> Result<()> {
     real_time(async |rt| {
-        let named = NamedImage::new(&args.image).with(&args.metadata).salvaged(args.salvage);
+        let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
+        let named = named.salvaged(args.salvage);
         let fs = image::open_to_read(&rt, named).await?;
         let mut out = std::io::stdout().lock();
         let mut buf = vec![0; CHUNK];

@@ -10,12 +10,13 @@ use ordo_block::file::{FileAccess, FileDisk};
 use ordo_check::Repair;
 use ordo_report::progress::Progress;
 use ordo_runtime::Runtime;
-use ordo_systems::{CheckOptions, CheckReport, FORMATS, format_of};
+use ordo_systems::{CheckOptions, CheckReport, FORMATS};
 
 use crate::args::Fsck;
 use crate::image::{self, real_time};
 use crate::pair::{NamedImage, erased, when_free};
 use crate::text::put;
+use crate::{contents, partition};
 
 pub fn run(args: &Fsck) -> Result<ExitCode> {
     let repair = match (args.yes, args.preen) {
@@ -29,7 +30,8 @@ pub fn run(args: &Fsck) -> Result<ExitCode> {
 }
 
 async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn CheckReport>> {
-    let named = NamedImage::new(&args.image).with(&args.metadata);
+    let partition = args.partition.as_deref();
+    let named = NamedImage { partition, ..NamedImage::new(&args.image).with(&args.metadata) };
     let name = || named.words();
     let access = if repair == Repair::No { FileAccess::ReadOnly } else { FileAccess::ReadWrite };
     let mut files = named.open_when_free(rt, access).await?;
@@ -38,11 +40,12 @@ async fn check(rt: &Runtime, args: &Fsck, repair: Repair) -> Result<Box<dyn Chec
         Some(_) => FORMATS[0],
         None => {
             let image = files.last().expect("the image is open").clone().erase();
-            format_of(&image).await.with_context(name)?
+            contents::format_to_check(&image).await.with_context(name)?
         }
     };
     if let Some(path) = &args.journal {
-        files.push(Rc::new(when_free(rt, || Ok(FileDisk::open(rt, path, access)?)).await?));
+        let log = when_free(rt, || Ok(FileDisk::open(rt, path, access)?)).await?;
+        files.push(partition::whole(Rc::new(log)));
     }
     // Without a repair, the log is replayed in memory only; the image stays unchanged.
     let disks = erased(files, repair == Repair::No);

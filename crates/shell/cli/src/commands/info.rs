@@ -4,8 +4,8 @@ use std::io::Write;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use ordo_block::BlockDevice;
 use ordo_block::file::{FileAccess, FileDisk};
+use ordo_block::{BlockDevice, Device};
 use ordo_report::json;
 use ordo_runtime::Runtime;
 use ordo_systems::ShowOptions;
@@ -15,6 +15,7 @@ use crate::image::real_time;
 use crate::pair::{Companion, NamedImage};
 use crate::partition::{self, PartitionRow};
 use crate::text::put;
+use crate::{contents, packed};
 
 pub fn run(args: &Info) -> Result<()> {
     let text = real_time(async |rt| show(&rt, args).await)?;
@@ -23,21 +24,37 @@ pub fn run(args: &Info) -> Result<()> {
 
 async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let name = || args.image.display().to_string();
-    let disk = Rc::new(FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?);
+    let asked = args.part.partition.as_deref();
+    let disk = Rc::new(packed::open(runtime, &args.image, FileAccess::ReadOnly)?);
     let (partitions, problems) = partition::list(&disk.clone().erase()).await.with_context(name)?;
-    for problem in problems.iter().filter(|_| args.partition.is_none()) {
+    for problem in problems.iter().filter(|_| asked.is_none()) {
         let _ = writeln!(std::io::stderr(), "ordo: {}: {problem}", name());
     }
-    if !partitions.is_empty() && args.partition.is_none() {
-        return match args.json {
-            true => Ok(json(&serde_json::json!({ "partitions": partitions }))?),
-            false => Ok(table(&partitions)),
-        };
+    let part = partition::choose(disk, &args.image, asked).await;
+    if partitions.is_empty() || asked.is_some() {
+        return show_one(runtime, args, part?.erase()).await;
     }
-    let part = partition::take(disk, args.partition.as_deref()).await.with_context(name)?;
-    let disk = part.erase();
+    // Without a choice the partitions are shown, and the file system if there is one only.
+    let one = match part {
+        Ok(part) => Some(show_one(runtime, args, part.erase()).await?),
+        Err(_) => None,
+    };
+    if !args.json {
+        let below = one.map_or_else(String::new, |text| format!("\n{text}"));
+        return Ok(table(&partitions) + &below);
+    }
+    let mut all = serde_json::json!({ "partitions": partitions });
+    if let Some(text) = one {
+        all["file_system"] = serde_json::from_str(&text)?;
+    }
+    Ok(json(&all)?)
+}
+
+/// Shows the file system on the disk, or on a part of it.
+async fn show_one(runtime: &Runtime, args: &Info, disk: Device) -> Result<String> {
+    let name = || args.image.display().to_string();
     let named = NamedImage::new(&args.image).with(&args.metadata);
-    let format = ordo_systems::format_of(&disk).await.with_context(name)?;
+    let format = contents::format(&disk).await.with_context(name)?;
     let mut options = ShowOptions { image: name(), groups: args.groups, ..ShowOptions::default() };
     options.json = args.json;
     match named.companion(runtime, &disk).await {
@@ -66,15 +83,18 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
 /// The table of a disk's partitions.
 fn table(partitions: &[PartitionRow]) -> String {
     let mut out =
-        format!("{:<5} {:>14} {:>14}  {:<16} label\n", "part", "first byte", "bytes", "what");
+        format!("{:<5} {:>14} {:>14}  {:<16} holds\n", "part", "first byte", "bytes", "type");
     for p in partitions {
-        let line =
-            format!("{:<5} {:>14} {:>14}  {:<16} {}", p.name, p.start, p.bytes, p.kind, p.label);
+        let label = if p.label.is_empty() { String::new() } else { format!(" [{}]", p.label) };
+        let line = format!(
+            "{:<5} {:>14} {:>14}  {:<16} {}{label}",
+            p.name, p.start, p.bytes, p.kind, p.holds
+        );
         out.push_str(line.trim_end());
         out.push('\n');
     }
     out.push_str(
-        "\n--partition PART shows the file system in one; ordo mount -o partition=PART mounts it\n",
+        "\nEvery command takes --partition PART; without it, the only one with UFS, LFS or DualFS.\n",
     );
     out
 }

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use ordo_block::file::{FileAccess, FileDisk};
+use ordo_block::file::FileAccess;
 use ordo_block::{BlockDevice, Device};
 use ordo_report::{json, number};
 use ordo_runtime::Runtime;
 use ordo_systems::lfs::segments;
 
 use crate::image::real_time;
+use crate::packed;
 use crate::pair::when_free;
-use crate::partition;
+use crate::partition::{self, PartitionChoice};
 use crate::text::put;
 
 /// The segments of an LFS.
@@ -42,9 +43,8 @@ pub enum LfsCommand {
 pub struct Map {
     /// The image or device.
     pub image: PathBuf,
-    /// The partition of the disk, as `ordo info` lists them.
-    #[arg(long, value_name = "PART")]
-    pub partition: Option<String>,
+    #[command(flatten)]
+    pub part: PartitionChoice,
     /// Draw the map as SVG.
     #[arg(long, conflicts_with = "json")]
     pub svg: bool,
@@ -61,9 +61,8 @@ pub struct Map {
 pub struct Clean {
     /// The image or device. It must not be mounted.
     pub image: PathBuf,
-    /// The partition of the disk, as `ordo info` lists them.
-    #[arg(long, value_name = "PART")]
-    pub partition: Option<String>,
+    #[command(flatten)]
+    pub part: PartitionChoice,
     /// Clean segments of which at most this percentage is live.
     #[arg(long, value_name = "PERCENT", default_value_t = 75,
         value_parser = clap::value_parser!(u64).range(1..=99))]
@@ -89,17 +88,16 @@ pub fn run(args: &Lfs) -> Result<()> {
 async fn open(
     rt: &Runtime,
     image: &Path,
-    part: Option<&str>,
+    part: &PartitionChoice,
     access: FileAccess,
 ) -> Result<Device> {
-    let disk = when_free(rt, || Ok(FileDisk::open(rt, image, access)?)).await?;
-    Ok(partition::take(Rc::new(disk), part).await?.erase())
+    let disk = when_free(rt, || packed::open(rt, image, access)).await?;
+    Ok(partition::choose(Rc::new(disk), image, part.partition.as_deref()).await?.erase())
 }
 
 async fn show(rt: &Runtime, args: &Map) -> Result<String> {
     let name = || args.image.display().to_string();
-    let part = args.partition.as_deref();
-    let disk = open(rt, &args.image, part, FileAccess::ReadOnly).await.with_context(name)?;
+    let disk = open(rt, &args.image, &args.part, FileAccess::ReadOnly).await.with_context(name)?;
     let map = segments::map(&disk).await.with_context(name)?;
     Ok(match (args.svg, args.json) {
         (true, _) => map.svg(),
@@ -110,8 +108,7 @@ async fn show(rt: &Runtime, args: &Map) -> Result<String> {
 
 async fn move_live(rt: &Runtime, args: &Clean) -> Result<String> {
     let name = || args.image.display().to_string();
-    let part = args.partition.as_deref();
-    let disk = open(rt, &args.image, part, FileAccess::ReadWrite).await.with_context(name)?;
+    let disk = open(rt, &args.image, &args.part, FileAccess::ReadWrite).await.with_context(name)?;
     let cleaned = segments::clean(rt, disk, args.below).await.with_context(name)?;
     Ok(match args.json {
         true => json(&cleaned)?,

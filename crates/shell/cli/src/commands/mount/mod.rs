@@ -22,7 +22,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::args::MetadataPath;
+use crate::args::{MetadataPath, PartitionChoice};
 use crate::image::real_time;
 pub use umount::{Umount, run as umount};
 
@@ -47,7 +47,8 @@ Options, after -o, separated by commas:
                     of the first for others [default: 1000]; group-batch=N: the most callers
                     [default: 64]
   ro, rw            refuse all changes; refuse an image that can only be mounted read-only
-  partition=N       the N-th partition of the disk, as `ordo info` lists them; 1a is in a BSD label
+  partition=N       as --partition: the N-th partition of the disk, as `ordo info` lists them; 1a is
+                    in a BSD label
   cache=BYTES       memory for blocks [default: 256m, but at most a quarter of the memory], less
                     while memory is short; inodes and directory indexes take up to half as much
                     more; dirty=BYTES: the most dirty data in it
@@ -108,6 +109,8 @@ pub struct Mount {
     pub options: Vec<String>,
     #[command(flatten)]
     pub metadata: MetadataPath,
+    #[command(flatten)]
+    pub part: PartitionChoice,
     /// Stay in the foreground; a signal unmounts.
     #[arg(short, long)]
     pub foreground: bool,
@@ -123,6 +126,7 @@ const WAITED_FOR: &str = "ORDO_MOUNT_WAITED_FOR";
 pub fn run(args: &Mount) -> Result<ExitCode> {
     let mut wanted = options::MountRequest::parse(&args.options)?;
     wanted.meta_device = args.metadata.meta_device.clone().or(wanted.meta_device);
+    wanted.partition = args.part.partition.clone().or(wanted.partition);
     if !args.dir.is_dir() {
         bail!("{}: not a directory", args.dir.display());
     }
@@ -143,6 +147,7 @@ pub fn run(args: &Mount) -> Result<ExitCode> {
         dir: args.dir.canonicalize().with_context(|| args.dir.display().to_string())?,
         options: args.options.clone(),
         metadata: args.metadata.clone(),
+        part: args.part.clone(),
         ..*args
     };
     real_time(async |rt| recover::mount_and_serve(&rt, &args, &wanted, &tell).await)?;
@@ -158,6 +163,9 @@ fn in_background(args: &Mount) -> Result<ExitCode> {
     }
     if let Some(path) = &args.metadata.meta_device {
         command.arg("--meta-device").arg(path);
+    }
+    if let Some(name) = &args.part.partition {
+        command.arg("--partition").arg(name);
     }
     if args.quiet {
         command.arg("--quiet");

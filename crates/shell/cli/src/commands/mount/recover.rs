@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use ordo_block::file::{FileAccess, FileDisk, OpenError};
-use ordo_block::partition::Partition;
 use ordo_block::read_around::ReadAround;
 use ordo_block::{BlockDevice, Device};
 use ordo_runtime::{Duration, Runtime};
@@ -23,10 +22,10 @@ use super::serve::serve;
 use super::tell::MessageSink;
 use crate::overwrite::refuse_doubt;
 use crate::pair::{Companion, NamedImage, when_free};
-use crate::partition;
+use crate::{packed, partition};
 
 /// The image, or the partition of it that is mounted.
-type Disk = Rc<ReadAround<Partition<Rc<FileDisk>>>>;
+type Disk = Rc<ReadAround<partition::Disk>>;
 
 /// The largest request for contents, in bytes.
 const CLUSTER: usize = 1 << 20;
@@ -59,8 +58,8 @@ pub async fn mount_and_serve(
 ) -> Result<()> {
     let name = || args.image.display().to_string();
     let (disk, device_read_only) = when_free(runtime, || open(runtime, args, wanted)).await?;
-    let part = partition::take(Rc::new(disk), wanted.partition.as_deref()).await;
-    let disk = Rc::new(ReadAround::new(part.with_context(name)?));
+    let part = partition::choose(Rc::new(disk), &args.image, wanted.partition.as_deref()).await?;
+    let disk = Rc::new(ReadAround::new(part));
     let device = disk.clone().erase();
     let named = NamedImage {
         metadata: wanted.meta_device.as_deref(),
@@ -82,7 +81,9 @@ pub async fn mount_and_serve(
         disks.insert(1 - image, other);
     }
     if device_read_only && !wanted.read_only {
-        tell.notice("the image cannot be written: mounted read-only");
+        let why =
+            if packed::is_packed(&args.image)? { "is compressed" } else { "cannot be written" };
+        tell.notice(&format!("the image {why}: mounted read-only"));
     }
     let mut plan = Plan { runtime, args, wanted, tell, disks, image, facts, ordering: None };
     if !wanted.read_only && !device_read_only {
@@ -114,14 +115,17 @@ pub async fn mount_and_serve(
 /// Opens a whole image or device beside the one that is mounted, when it is free.
 async fn whole(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<Disk> {
     let disk = when_free(runtime, || Ok(FileDisk::open(runtime, path, access)?)).await?;
-    let bytes = disk.geometry().bytes;
-    Ok(Rc::new(ReadAround::new(Partition::new(Rc::new(disk), 0, bytes))))
+    Ok(Rc::new(ReadAround::new(partition::whole(Rc::new(disk)))))
 }
 
 /// Opens the image for writing. If that fails and `rw` was not given, opens it for reading.
 fn open(runtime: &Runtime, args: &Mount, wanted: &MountRequest) -> Result<(FileDisk, bool)> {
     if wanted.read_only {
-        return Ok((FileDisk::open(runtime, &args.image, FileAccess::ReadOnly)?, false));
+        return Ok((packed::open(runtime, &args.image, FileAccess::ReadOnly)?, false));
+    }
+    if packed::is_packed(&args.image)? {
+        let access = if wanted.read_write { FileAccess::ReadWrite } else { FileAccess::ReadOnly };
+        return Ok((packed::open(runtime, &args.image, access)?, true));
     }
     match FileDisk::open(runtime, &args.image, FileAccess::ReadWrite) {
         Ok(disk) => Ok((disk, false)),
@@ -166,9 +170,11 @@ impl Plan<'_> {
     /// whether it did.
     pub fn give_device(&self) -> bool {
         let file_type = std::fs::metadata(&self.args.image).map(|m| m.file_type());
-        let whole = self.wanted.partition.is_none() && file_type.is_ok_and(|t| t.is_block_device());
+        let part = self.disks[self.image].inner();
+        let is_whole = part.geometry().bytes == part.inner().geometry().bytes;
+        let whole = is_whole && file_type.is_ok_and(|t| t.is_block_device());
         if whole {
-            self.disks[self.image].inner().inner().let_mount();
+            part.inner().let_mount();
         }
         whole
     }
