@@ -28,7 +28,7 @@ const EXEMPT: [(&str, &[&str], &str); 1] =
     [("bgfsck", &["core"], "its steps are operations of the live file system")];
 
 /// Crates that a crate's manifest must not name, although its folder would allow them.
-const STRANGERS: [(&str, &[&str]); 26] = [
+const STRANGERS: [(&str, &[&str]); 27] = [
     ("format", &["runtime", "block", "trace"]),
     ("shown", &["format", "runtime", "block", "trace"]),
     ("runtime", &["format", "block", "trace"]),
@@ -41,6 +41,7 @@ const STRANGERS: [(&str, &[&str]); 26] = [
     ("ffs", &["lfs", "dualfs"]),
     ("lfs", &["ffs", "dualfs"]),
     ("dualfs", &["ffs"]),
+    ("rescue", &["cache", "ordering", "ufs", "ffs", "lfs", "dualfs"]),
     ("check", &["watcher", "annotate", "playback"]),
     ("watcher", &["check", "annotate", "playback"]),
     ("annotate", &["check"]),

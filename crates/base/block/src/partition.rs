@@ -39,6 +39,11 @@ impl<D: BlockDevice> Partition<D> {
         Partition::of(self.inner, runs)
     }
 
+    /// The byte of the underlying device at which the first run begins.
+    pub fn origin(&self) -> u64 {
+        self.runs.first().map_or(0, |(at, _)| *at)
+    }
+
     /// The underlying device.
     pub fn inner(&self) -> &D {
         &self.inner

@@ -134,7 +134,7 @@ async fn resolve<F: FileSystem>(fs: &F, path: &[u8], follow_last: bool) -> FsRes
 }
 
 /// Adds the path to an error without a description.
-pub(crate) fn at(path: &[u8], error: FsError) -> FsError {
+pub fn at(path: &[u8], error: FsError) -> FsError {
     match error.detail {
         Some(_) => error,
         None => FsError::with_detail(error.errno, display(path)),

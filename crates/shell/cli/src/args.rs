@@ -18,7 +18,7 @@ use ordo_workload::age;
 pub use crate::partition::PartitionChoice;
 pub use choice::{ChoiceList, OwnChoice, SystemChoice};
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
-pub use files::{Cat, Cp, Export, Import, Ls};
+pub use files::{Cat, Cp, Export, Import, Ls, RescueChoice};
 
 pub(crate) fn disk(text: &str) -> Result<&'static Model, String> {
     Model::by_name(text).ok_or_else(|| {

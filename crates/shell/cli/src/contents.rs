@@ -84,7 +84,7 @@ pub async fn format(disk: &Device) -> Result<&'static dyn Format> {
     match ordo_check::find_copy(disk).await? {
         Some(at) => bail!(
             "the superblock of a UFS file system is destroyed, but a copy of it is at byte {} \
-             (sector {}); ordo fsck -y restores it",
+             (sector {}); ordo fsck -y restores it, ordo export --rescue needs none",
             number::count(at),
             at / 512
         ),

@@ -1,10 +1,10 @@
 //! The `ordo` command.
 //!
 //! `command_line` lists the commands, `args` has their arguments, `commands` carries them out,
-//! `image` opens images and mounts them, `packed` unpacks compressed ones, `partition` finds the
-//! file system on a disk, `contents` says what a device holds. Each command has an exit status of
-//! its own. An error is printed with its causes; the exit status is then 1, or that of the Unix
-//! tool of the same name.
+//! `image` opens images and mounts them, `reading` reads them past damage, `packed` unpacks
+//! compressed ones, `partition` finds the file system on a disk, `contents` says what a device
+//! holds. Each command has an exit status of its own. An error is printed with its causes; the exit
+//! status is then 1, or that of the Unix tool of the same name.
 
 /// Prints to standard output, as the standard macro does, but output that nobody reads any more is
 /// left out: `ordo ... | head` must not end the command in the middle of its work.
@@ -36,6 +36,7 @@ mod packed;
 mod pair;
 mod partition;
 mod privileges;
+mod reading;
 mod text;
 
 use std::process::ExitCode;
@@ -164,8 +165,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Fsck(a) => commands::fsck::run(&a),
         Command::Mount(a) => commands::mount::run(&a),
         Command::Umount(a) => commands::mount::umount(&a),
-        Command::Ls(a) => commands::files::ls(&a).map(done),
-        Command::Cat(a) => commands::files::cat(&a).map(done),
+        Command::Ls(a) => commands::files::ls(&a),
+        Command::Cat(a) => commands::files::cat(&a),
         Command::Cp(a) => commands::copy::cp(&a),
         Command::Import(a) => commands::copy::import(&a),
         Command::Export(a) => commands::copy::export(&a),

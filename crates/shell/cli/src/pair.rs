@@ -30,6 +30,8 @@ pub struct NamedImage<'a> {
     pub partition: Option<&'a str>,
     /// Whether it is read without a metadata device.
     pub salvage: bool,
+    /// Whether it is read past damage, also if its end is missing.
+    pub rescue: bool,
 }
 
 /// The device of a pair that was not given as the image.
@@ -43,7 +45,7 @@ pub struct Companion {
 impl<'a> NamedImage<'a> {
     /// An image alone.
     pub fn new(image: &'a Path) -> NamedImage<'a> {
-        NamedImage { image, metadata: None, partition: None, salvage: false }
+        NamedImage { image, metadata: None, partition: None, salvage: false, rescue: false }
     }
 
     /// The same, with the path of its metadata device where the user named it.
@@ -177,7 +179,8 @@ impl<'a> NamedImage<'a> {
         image: FileDisk,
         access: FileAccess,
     ) -> Result<Vec<Disk>> {
-        let image = partition::choose(Rc::new(image), self.image, self.partition).await?;
+        let image =
+            partition::choose(Rc::new(image), self.image, self.partition, self.rescue).await?;
         let disk = image.clone().erase();
         if access == FileAccess::ReadWrite {
             refuse_doubt(&disk, self.image).await?;

@@ -51,6 +51,9 @@ pub struct PartitionRow {
     /// Whether it holds a format of Ordo's.
     #[serde(skip)]
     pub is_known: bool,
+    /// Whether it ends behind the end of the disk.
+    #[serde(skip)]
+    pub is_cut: bool,
 }
 
 impl PartitionRow {
@@ -74,7 +77,9 @@ pub async fn list(disk: &Device) -> Result<(Vec<PartitionRow>, Vec<String>)> {
     }
     let table = reader.finish();
     let mut rows = Vec::new();
-    for TablePartition { name, range, contains } in table.partitions {
+    let whole = table.partitions.into_iter().map(|partition| (partition, false));
+    let all = whole.chain(table.cut.into_iter().map(|partition| (partition, true)));
+    for (TablePartition { name, range, contains }, is_cut) in all {
         let Range { start, len, kind, name: label } = range;
         let part = Partition::new(disk.clone(), start, len).erase();
         let format = if contains { None } else { probe(&part).await.unwrap_or_default() };
@@ -84,24 +89,40 @@ pub async fn list(disk: &Device) -> Result<(Vec<PartitionRow>, Vec<String>)> {
             (_, None) => contents::recognised(&part).await.unwrap_or_default(),
         };
         let (bytes, kind, is_known) = (len, kind.to_string(), format.is_some());
-        rows.push(PartitionRow { name, start, bytes, kind, label, holds, contains, is_known });
+        rows.push(PartitionRow {
+            name,
+            start,
+            bytes,
+            kind,
+            label,
+            holds,
+            contains,
+            is_known,
+            is_cut,
+        });
     }
     Ok((rows, table.problems.iter().map(ToString::to_string).collect()))
 }
 
 /// The partition of this name, or the only one with a format of Ordo's; the whole disk if it has
-/// one itself, or no partitions.
+/// one itself, or no partitions. A partition whose end is missing is taken only to `rescue` it.
 ///
 /// # Errors
 /// There is no such partition; several hold a format of Ordo's, or there are several and none does;
 /// or the device failed.
-pub async fn choose(disk: Rc<FileDisk>, path: &Path, asked: Option<&str>) -> Result<Disk> {
+pub async fn choose(
+    disk: Rc<FileDisk>,
+    path: &Path,
+    asked: Option<&str>,
+    rescue: bool,
+) -> Result<Disk> {
     let shown = || path.display().to_string();
     if asked == Some(WHOLE) {
         return Ok(whole(disk));
     }
     let device = disk.clone().erase();
-    let (all, problems) = list(&device).await.with_context(shown)?;
+    let (mut all, problems) = list(&device).await.with_context(shown)?;
+    all.retain(|row| rescue || !row.is_cut);
     if let Some(name) = asked {
         problems.iter().for_each(|problem| eprintln!("ordo: {}: {problem}", path.display()));
         return named(disk, &all, name).with_context(shown);

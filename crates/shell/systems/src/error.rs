@@ -62,6 +62,9 @@ pub enum SystemError {
     /// The check before the mount found damage that it may not repair without a person's consent.
     #[error("the check found damage that it may not repair without being asked; run ordo fsck")]
     NeedsCheck,
+    /// Nothing can be read of a damaged UFS.
+    #[error(transparent)]
+    Rescue(#[from] ordo_rescue::RescueError),
     /// UFS2 cannot be made with these options.
     #[error(transparent)]
     MakeFfs(#[from] MkfsError),

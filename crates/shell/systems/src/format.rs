@@ -124,6 +124,11 @@ pub trait Format: Sync {
     /// The format's abilities.
     fn abilities(&self) -> &'static [Ability];
 
+    /// Whether this is a UFS, which can be read past damage ([`rescue`](crate::rescue)).
+    fn is_ufs(&self) -> bool {
+        false
+    }
+
     /// Whether a mounted file system has a cleaner, which takes options.
     fn has_cleaner(&self) -> bool {
         false

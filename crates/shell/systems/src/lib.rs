@@ -15,6 +15,7 @@
 //! - [`ffs`], [`journaled`], [`lfs`], [`dualfs`]: the formats and systems, each with everything
 //!   that only it has.
 //! - [`System`]: the registry; [`AnySystem`]: the kernel's file systems as well.
+//! - [`rescue`]: a damaged UFS, read past its damage.
 //! - [`Crashed`]: a system in the form that the crash explorer takes.
 //!
 //! Invariants:
@@ -57,6 +58,7 @@ pub mod journaled;
 pub mod lfs;
 mod mounted;
 mod options;
+pub mod rescue;
 mod rules;
 mod size;
 mod system;

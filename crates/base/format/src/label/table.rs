@@ -108,6 +108,9 @@ impl fmt::Display for TableProblem {
 pub struct PartitionTable {
     /// The partitions, all within the disk, in the order of the tables.
     pub partitions: Vec<TablePartition>,
+    /// The partitions that begin on the disk and end behind it, as an image that was cut off has:
+    /// with the length that is there.
+    pub cut: Vec<TablePartition>,
     /// The faults that were found.
     pub problems: Vec<TableProblem>,
     /// The offset and length in bytes of each part of the tables.
@@ -337,6 +340,10 @@ impl PartitionTableReader {
         }
         if end > self.bytes {
             let disk = self.bytes;
+            if start < disk {
+                let range = Range { len: disk - start, ..partition.range };
+                self.table.cut.push(TablePartition { range, ..partition });
+            }
             return self.table.problems.push(TableProblem::Beyond { name, end, disk });
         }
         if !partition.contains {

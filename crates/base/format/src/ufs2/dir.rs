@@ -51,7 +51,7 @@ pub const fn entry_size(namlen: usize) -> usize {
 }
 
 /// The damage of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum EntryFault {
     /// The directory's contents are not whole chunks.
     #[error("the last chunk has {have} bytes of 512")]

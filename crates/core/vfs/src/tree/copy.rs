@@ -26,11 +26,26 @@ pub struct CopyOptions {
     pub xattrs: bool,
     /// Whether file flags are copied. Those that cannot be set are counted.
     pub flags: bool,
+    /// Whether damage of the source, and failed reads, concern an entry only, which is skipped.
+    pub past_damage: bool,
+}
+
+impl CopyOptions {
+    fn goes_on_after(&self, errno: Errno) -> bool {
+        concerns_one_entry(errno)
+            || self.past_damage && matches!(errno, Errno::Corrupt | Errno::Io | Errno::Stale)
+    }
 }
 
 impl Default for CopyOptions {
     fn default() -> CopyOptions {
-        CopyOptions { limits: WalkLimits::default(), owners: true, xattrs: true, flags: true }
+        CopyOptions {
+            limits: WalkLimits::default(),
+            owners: true,
+            xattrs: true,
+            flags: true,
+            past_damage: false,
+        }
     }
 }
 
@@ -120,7 +135,7 @@ pub async fn copy<F: FileSystem, G: FileSystem>(
         let visit = match walk.next().await {
             Ok(Some(visit)) => visit,
             Ok(None) => break,
-            Err(e) if concerns_one_entry(e.errno) => {
+            Err(e) if options.goes_on_after(e.errno) => {
                 let what = e.detail.clone().unwrap_or_default();
                 copier.done.skip(what.as_bytes(), e);
                 continue;
@@ -141,7 +156,7 @@ pub async fn copy<F: FileSystem, G: FileSystem>(
         };
         match result {
             Ok(()) => {}
-            Err(e) if concerns_one_entry(e.errno) => {
+            Err(e) if options.goes_on_after(e.errno) => {
                 walk.skip_below();
                 copier.done.skip(visit.path(), e);
             }

@@ -7,6 +7,7 @@ use clap::Args;
 use ordo_report::number::parse_bytes;
 
 use super::{MetadataPath, PartitionChoice};
+pub use crate::reading::RescueChoice;
 
 /// `ordo ls`.
 #[derive(Args, Debug)]
@@ -18,7 +19,9 @@ its bytes in hexadecimal beside it: path_hex, target_hex.
 Examples:
   ordo ls disk.img
   ordo ls -l disk.img /etc
-  ordo ls -R --json disk.img")]
+  ordo ls -R --json disk.img
+  ordo ls -R --rescue cut.img       past damage; what was left out is listed
+  ordo ls -R --deleted disk.img     removed names, and files whose directory is lost (UFS)")]
 pub struct Ls {
     /// The image or device.
     pub image: PathBuf,
@@ -33,6 +36,15 @@ pub struct Ls {
     /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
     pub salvage: bool,
+    #[command(flatten)]
+    pub rescue: RescueChoice,
+    /// List removed names that were not overwritten, each with its inode and what is left of that;
+    /// with -R also files whose directory is lost. Only UFS.
+    #[arg(long, conflicts_with_all = ["inode", "long"])]
+    pub deleted: bool,
+    /// List this inode instead of a path, past damage. Only UFS.
+    #[arg(long, value_name = "N", conflicts_with = "path")]
+    pub inode: Option<u64>,
     /// Show modes, owners, sizes and times.
     #[arg(short)]
     pub long: bool,
@@ -49,13 +61,17 @@ pub struct Ls {
 #[command(after_long_help = "\
 Examples:
   ordo cat disk.img /etc/motd
-  ordo cat disk.img /a /b > both")]
+  ordo cat disk.img /a /b > both
+  ordo cat --inode 1234 disk.img    a file without a name, as ordo ls --deleted lists them")]
 pub struct Cat {
     /// The image or device.
     pub image: PathBuf,
     /// The paths of the files.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "inode")]
     pub paths: Vec<OsString>,
+    /// Print the file with this inode, even if it was removed, past damage. Only UFS.
+    #[arg(long, value_name = "N", conflicts_with = "paths")]
+    pub inode: Option<u64>,
     #[command(flatten)]
     pub metadata: MetadataPath,
     #[command(flatten)]
@@ -64,6 +80,8 @@ pub struct Cat {
     /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
     pub salvage: bool,
+    #[command(flatten)]
+    pub rescue: RescueChoice,
 }
 
 /// `ordo cp`.
@@ -75,7 +93,8 @@ image, otherwise about the source.
 Examples:
   ordo cp notes.txt disk.img:/home/          into an image
   ordo cp -r disk.img:/etc ./etc-copy        out of one
-  ordo cp -r old.img:/home new.img:/         from one to another")]
+  ordo cp -r old.img:/home new.img:/         from one to another
+  ordo cp -r --rescue cut.img:/home .        past damage; what was left out is listed")]
 pub struct Cp {
     /// The sources, and last the destination.
     #[arg(required = true, num_args = 2.., value_names = ["FROM", "TO"])]
@@ -87,6 +106,8 @@ pub struct Cp {
     pub metadata: MetadataPath,
     #[command(flatten)]
     pub part: PartitionChoice,
+    #[command(flatten)]
+    pub rescue: RescueChoice,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -136,7 +157,9 @@ status is 1 if files or extended attributes had to be left out; they are listed.
 
 Examples:
   ordo export disk.img out/
-  ordo export disk.img out/ --from /etc")]
+  ordo export disk.img out/ --from /etc
+  ordo export --rescue cut.img out/         past damage; what was left out is listed
+  ordo export --rescue --mapfile map copy.img out/    of a copy by GNU ddrescue")]
 pub struct Export {
     /// The image.
     pub image: PathBuf,
@@ -153,6 +176,8 @@ pub struct Export {
     /// keeps (mkfs --meta-copy): as of the last checkpoint.
     #[arg(long, conflicts_with = "meta_device")]
     pub salvage: bool,
+    #[command(flatten)]
+    pub rescue: RescueChoice,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,

@@ -19,7 +19,11 @@ use crate::args::{Cp, Export, Import};
 use crate::created::CreatedFiles;
 use crate::image::{self, real_time};
 use crate::pair::NamedImage;
+use crate::reading::{Reader, advised};
 use crate::text::put;
+
+/// The most notes of a source that are kept.
+const LEFT_OUT_MAX: usize = 1000;
 
 /// One end of a copy.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +60,18 @@ struct Done {
     lost_attribute_count: u64,
     lost_owners: u64,
     lost_flags: u64,
+    /// Whatever could not be read of a damaged file system.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOutLine>,
+    left_out_count: u64,
+}
+
+/// Something that could not be read.
+#[derive(Debug, serde::Serialize)]
+struct LeftOutLine {
+    path: String,
+    ino: u64,
+    reason: String,
 }
 
 /// An extended attribute that the copy lacks.
@@ -97,10 +113,34 @@ impl Done {
         }));
     }
 
+    /// Adds what a source left out that is read past damage. Entries that were left out for
+    /// that are in its list, with their inodes.
+    fn add_left_out(&mut self, reader: &Reader) {
+        let (all, more) = reader.left_out();
+        self.left_out_count += all.len() as u64 + more;
+        self.left_out.extend(all.into_iter().take(LEFT_OUT_MAX).map(|left| LeftOutLine {
+            path: path::display(&left.path).to_string(),
+            ino: left.ino,
+            reason: left.reason.to_string(),
+        }));
+    }
+
     /// Tells what the copies lack, on the standard error.
     fn tell_losses(&self) {
         for s in &self.skipped {
             eprintln!("ordo: left out: {}: {}", s.path, s.why);
+        }
+        for left in &self.left_out {
+            let LeftOutLine { path, ino, reason } = left;
+            match (*ino, path.is_empty()) {
+                (0, _) => eprintln!("ordo: {reason}"),
+                (ino, true) => eprintln!("ordo: inode {ino}: {reason}"),
+                (ino, false) => eprintln!("ordo: {path}, inode {ino}: {reason}"),
+            }
+        }
+        let more = self.left_out_count - self.left_out.len() as u64;
+        if more > 0 {
+            eprintln!("ordo: and {more} more that could not be read");
         }
         let more = self.skipped_count - self.skipped.len() as u64;
         if more > 0 {
@@ -145,7 +185,8 @@ impl Done {
             put(None, &(text + "\n"))?;
             self.tell_losses();
         }
-        Ok(ExitCode::from(u8::from(self.skipped_count + self.lost_attribute_count > 0)))
+        let lost = self.skipped_count + self.lost_attribute_count + self.left_out_count;
+        Ok(ExitCode::from(u8::from(lost > 0)))
     }
 }
 
@@ -225,10 +266,13 @@ async fn copy_from_all<G: FileSystem>(
                     CopyEnd::Image { .. } => NamedImage::new(image),
                     CopyEnd::Host(_) => NamedImage::new(image).with(&args.metadata).at(&args.part),
                 };
-                let source = image::open_to_read(runtime, named).await?;
-                let attr = path::lookup(&source, path).await?;
+                let reader = Reader::open(runtime, named, &args.rescue).await?;
+                let source = reader.fs();
+                let attr = path::lookup(source, path).await?;
                 let full = PathBuf::from(OsStr::from_bytes(path));
-                copy_one(args, (&source, attr), (fs, into, to_path), &full).await?
+                let copied = copy_one(args, (source, attr), (fs, into, to_path), &full).await;
+                done.add_left_out(&reader);
+                copied.map_err(|e| if reader.goes_on() { e } else { advised(e) })?
             }
         };
         done.add(copied);
@@ -248,10 +292,13 @@ async fn copy_one<F: FileSystem, G: FileSystem>(
         bail!("{}: is a directory; -r copies it with everything in it", source.display());
     }
     let bar = Progress::new(args.quiet);
-    let total = count(from, &what).await?;
+    let total = match args.rescue.rescue {
+        true => Totals::default(),
+        false => count(from, &what).await?,
+    };
     bar.begin("cp", &source.display().to_string(), total.entries);
     let each = &mut |c: &Copied| bar.reach(c.entries, total.entries.max(c.entries));
-    let options = CopyOptions::default();
+    let options = CopyOptions { past_damage: args.rescue.rescue, ..CopyOptions::default() };
     let context = || source.display().to_string();
     match (into, source.file_name()) {
         (Some(dir), Some(name)) => {
@@ -298,7 +345,8 @@ pub fn import(args: &Import) -> Result<ExitCode> {
         let into = path::make_directories(mounted.fs(), args.into.as_bytes(), 0o755).await?;
         bar.begin("import", &args.dir.display().to_string(), totals.entries);
         let target = (mounted.fs(), into.ino);
-        let copied = copy_tree((&host, host.root()), target, &bar, &totals).await;
+        let copied =
+            copy_tree((&host, host.root()), target, &CopyOptions::default(), (&bar, &totals)).await;
         bar.finish();
         image::close(&args.image, mounted).await?;
         copied.with_context(|| {
@@ -340,19 +388,29 @@ pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
         let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
         let named = named.salvaged(args.salvage);
-        let fs = image::open_to_read(&rt, named).await?;
-        let from = path::lookup(&fs, args.from.as_bytes()).await?;
+        let reader = Reader::open(&rt, named, &args.rescue).await?;
+        let fs = reader.fs();
+        let from = path::lookup(fs, args.from.as_bytes()).await?;
         if from.file_type != FileType::Directory {
             bail!("{}: not a directory; ordo cp copies files", args.from);
         }
         let bar = Progress::new(args.quiet);
         bar.begin("export", "counting", 1);
-        let totals = tree::measure(&fs, from.ino, WalkLimits::default()).await?;
+        let totals = match reader.goes_on() {
+            true => Totals::default(),
+            false => tree::measure(fs, from.ino, WalkLimits::default())
+                .await
+                .map_err(|e| advised(e.into()))?,
+        };
         std::fs::create_dir_all(&args.dir).with_context(|| args.dir.display().to_string())?;
         let host = HostDir::open(&args.dir)?;
         bar.begin("export", &args.image.display().to_string(), totals.entries);
-        let copied = copy_tree((&fs, from.ino), (&host, host.root()), &bar, &totals).await;
+        let options = CopyOptions { past_damage: args.rescue.rescue, ..CopyOptions::default() };
+        let to = (&host, host.root());
+        let copied = copy_tree((fs, from.ino), to, &options, (&bar, &totals)).await;
         bar.finish();
+        let mut copied = copied.map_err(|e| if reader.goes_on() { e } else { advised(e) });
+        copied.iter_mut().for_each(|done| done.add_left_out(&reader));
         copied.with_context(|| {
             let (image, dir) = (args.image.display(), args.dir.display());
             format!("exporting {image} to {dir}; what was copied is there")
@@ -364,15 +422,15 @@ pub fn export(args: &Export) -> Result<ExitCode> {
 async fn copy_tree<F: FileSystem, G: FileSystem>(
     from: (&F, Ino),
     to: (&G, Ino),
-    bar: &Progress,
-    totals: &Totals,
+    options: &CopyOptions,
+    (bar, totals): (&Progress, &Totals),
 ) -> Result<Done> {
     let mut entries = 0;
     let each = &mut |c: &Copied| {
         entries = c.entries;
-        bar.reach(entries, totals.entries);
+        bar.reach(entries, totals.entries.max(entries));
     };
-    let copied = tree::copy(from.0, from.1, to.0, to.1, &CopyOptions::default(), each).await;
+    let copied = tree::copy(from.0, from.1, to.0, to.1, options, each).await;
     let copied = copied.with_context(|| {
         let (copied, all) = (number::count(entries), number::count(totals.entries));
         format!("after {copied} of {all} entries")

@@ -2,15 +2,18 @@
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use ordo_report::json;
 use ordo_vfs::tree::{Visit, Walk, WalkLimits};
-use ordo_vfs::{AnyFs, Attr, Cookie, FileSystem, FileType, FsError, name, path};
+use ordo_vfs::{AnyFs, Attr, Cookie, FileSystem, FileType, FsError, Ino, name, path};
 
-use crate::args::{Cat, Ls};
-use crate::image::{self, real_time};
+use super::deleted;
+use crate::args::{Cat, Ls, RescueChoice};
+use crate::image::real_time;
 use crate::pair::NamedImage;
+use crate::reading::{Reader, advised};
 use crate::text::{date, mode, put, type_name};
 
 /// The number of bytes read at a time.
@@ -50,13 +53,16 @@ struct Line {
 }
 
 impl Line {
-    async fn new(fs: &AnyFs, raw: Vec<u8>, attr: Attr) -> Result<Line> {
+    async fn new(reader: &Reader, raw: Vec<u8>, attr: Attr) -> Result<Line> {
         let raw_target = match attr.file_type {
-            FileType::Symlink => {
-                let target = fs.readlink(attr.ino).await;
-                let target = target.with_context(|| path::display(&raw).to_string())?;
-                Some(target)
-            }
+            FileType::Symlink => match reader.fs().readlink(attr.ino).await {
+                Ok(target) => Some(target),
+                Err(error) if reader.goes_on() => {
+                    reader.lose(&path::at(&raw, error));
+                    None
+                }
+                Err(error) => return Err(path::at(&raw, error).into()),
+            },
             _ => None,
         };
         Ok(Line {
@@ -113,41 +119,67 @@ fn hex(name: &[u8]) -> Option<String> {
     (!is_text).then(|| name.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-pub fn ls(args: &Ls) -> Result<()> {
+pub fn ls(args: &Ls) -> Result<ExitCode> {
     real_time(async |rt| {
         let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
         let named = named.salvaged(args.salvage);
-        let fs = image::open_to_read(&rt, named).await?;
-        let attr = path::lookup(&fs, args.path.as_bytes()).await?;
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        let mut lines = Vec::new();
-        let mut show = |line: Line| -> Result<()> {
-            match args.json {
-                true => lines.push(line),
-                false => line.write(&mut out, args.long)?,
-            }
-            Ok(())
-        };
+        let past_damage = args.rescue.rescue || args.deleted || args.inode.is_some();
+        let choice = RescueChoice { rescue: past_damage, ..args.rescue.clone() };
+        let reader = Reader::open(&rt, named, &choice).await?;
+        let listed = list(args, &reader).await;
+        listed.map_err(|e| if reader.goes_on() { e } else { advised(e) })?;
+        Ok(reader.end())
+    })
+}
+
+async fn list(args: &Ls, reader: &Reader) -> Result<()> {
+    let fs = reader.fs();
+    let (name, attr) = match args.inode {
+        Some(ino) => (format!("inode {ino}").into(), reader.rescued()?.any_inode(Ino(ino)).await?),
+        None => (args.path.clone(), path::lookup(fs, args.path.as_bytes()).await?),
+    };
+    if args.deleted {
         if attr.file_type != FileType::Directory {
-            show(Line::new(&fs, args.path.as_bytes().to_vec(), attr).await?)?;
-        } else if args.recursive {
-            let mut walk = Walk::new(&fs, attr.ino, WalkLimits::default()).await?;
-            while let Some(visit) = walk.next().await? {
-                if let Visit::Enter(entry) = visit {
-                    show(Line::new(&fs, entry.path, entry.attr).await?)?;
+            bail!("{}: not a directory", args.path.display());
+        }
+        return deleted::list(reader.rescued()?, &attr, args.recursive, args.json).await;
+    }
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut lines = Vec::new();
+    let mut show = |line: Line| -> Result<()> {
+        match args.json {
+            true => lines.push(line),
+            false => line.write(&mut out, args.long)?,
+        }
+        Ok(())
+    };
+    if attr.file_type != FileType::Directory {
+        show(Line::new(reader, name.as_bytes().to_vec(), attr).await?)?;
+    } else if args.recursive {
+        let mut walk = Walk::new(fs, attr.ino, WalkLimits::default()).await?;
+        loop {
+            match walk.next().await {
+                Ok(Some(Visit::Enter(entry))) => {
+                    show(Line::new(reader, entry.path, entry.attr).await?)?;
                 }
-            }
-        } else {
-            for name in names(&fs, &attr).await? {
-                let child = fs.lookup(attr.ino, &name).await;
-                let child = child.with_context(|| path::display(&name).to_string())?;
-                show(Line::new(&fs, name, child).await?)?;
+                Ok(Some(Visit::Leave(_))) => {}
+                Ok(None) => break,
+                Err(error) if reader.goes_on() => reader.lose(&error),
+                Err(error) => return Err(error.into()),
             }
         }
-        out.flush()?;
-        drop(out);
-        if args.json { put(None, &json(&lines)?) } else { Ok(()) }
-    })
+    } else {
+        for name in names(fs, &attr).await? {
+            match fs.lookup(attr.ino, &name).await {
+                Ok(child) => show(Line::new(reader, name, child).await?)?,
+                Err(error) if reader.goes_on() => reader.lose(&path::at(&name, error)),
+                Err(error) => return Err(path::at(&name, error).into()),
+            }
+        }
+    }
+    out.flush()?;
+    drop(out);
+    if args.json { put(None, &json(&lines)?) } else { Ok(()) }
 }
 
 /// The sorted names in a directory, without `.` and `..`.
@@ -164,32 +196,65 @@ async fn names(fs: &AnyFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
     Ok(names)
 }
 
-pub fn cat(args: &Cat) -> Result<()> {
+pub fn cat(args: &Cat) -> Result<ExitCode> {
     real_time(async |rt| {
         let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
         let named = named.salvaged(args.salvage);
-        let fs = image::open_to_read(&rt, named).await?;
-        let mut out = std::io::stdout().lock();
-        let mut buf = vec![0; CHUNK];
-        for path in &args.paths {
-            let attr = path::lookup(&fs, path.as_bytes()).await?;
-            if attr.file_type != FileType::Regular {
-                let path = path::display(path.as_bytes());
-                bail!("{path}: is not a file but a {}", type_name(attr.file_type));
-            }
-            let mut offset = 0;
-            loop {
-                let n = fs.read(attr.ino, offset, &mut buf).await;
-                let n = n.with_context(|| {
-                    format!("{}, from byte {offset}", path::display(path.as_bytes()))
-                })?;
-                if n == 0 {
-                    break;
-                }
-                out.write_all(&buf[..n])?;
-                offset += n as u64;
-            }
-        }
-        Ok(out.flush()?)
+        let past_damage = args.rescue.rescue || args.inode.is_some();
+        let choice = RescueChoice { rescue: past_damage, ..args.rescue.clone() };
+        let reader = Reader::open(&rt, named, &choice).await?;
+        let printed = print_all(args, &reader).await;
+        printed.map_err(|e| if reader.goes_on() { e } else { advised(e) })?;
+        Ok(reader.end())
     })
+}
+
+async fn print_all(args: &Cat, reader: &Reader) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let mut buf = vec![0; CHUNK];
+    if let Some(ino) = args.inode {
+        let (fs, ino) = (reader.rescued()?, Ino(ino));
+        let attr = fs.any_inode(ino).await?;
+        refuse_other(&format!("inode {}", ino.0), &attr)?;
+        let mut offset = 0;
+        loop {
+            match fs.read_any(ino, offset, &mut buf).await? {
+                0 => return Ok(out.flush()?),
+                n => out.write_all(&buf[..n])?,
+            }
+            offset += CHUNK as u64;
+        }
+    }
+    let fs = reader.fs();
+    for path in &args.paths {
+        let shown = path::display(path.as_bytes()).to_string();
+        let attr = path::lookup(fs, path.as_bytes()).await?;
+        refuse_other(&shown, &attr)?;
+        let mut offset = 0;
+        loop {
+            let n = match fs.read(attr.ino, offset, &mut buf).await {
+                Err(error) if reader.goes_on() => {
+                    reader.lose(&path::at(path.as_bytes(), error));
+                    let n = (attr.size - offset).min(CHUNK as u64) as usize;
+                    buf[..n].fill(0);
+                    n
+                }
+                n => n.with_context(|| format!("{shown}, from byte {offset}"))?,
+            };
+            if n == 0 {
+                break;
+            }
+            out.write_all(&buf[..n])?;
+            offset += n as u64;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Refuses what is not a regular file.
+fn refuse_other(name: &str, attr: &Attr) -> Result<()> {
+    match attr.file_type {
+        FileType::Regular => Ok(()),
+        other => bail!("{name}: is not a file but a {}", type_name(other)),
+    }
 }

@@ -26,11 +26,13 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let name = || args.image.display().to_string();
     let asked = args.part.partition.as_deref();
     let disk = Rc::new(packed::open(runtime, &args.image, FileAccess::ReadOnly)?);
-    let (partitions, problems) = partition::list(&disk.clone().erase()).await.with_context(name)?;
+    let (mut partitions, problems) =
+        partition::list(&disk.clone().erase()).await.with_context(name)?;
+    partitions.retain(|row| !row.is_cut);
     for problem in problems.iter().filter(|_| asked.is_none()) {
         let _ = writeln!(std::io::stderr(), "ordo: {}: {problem}", name());
     }
-    let part = partition::choose(disk, &args.image, asked).await;
+    let part = partition::choose(disk, &args.image, asked, false).await;
     if partitions.is_empty() || asked.is_some() {
         return show_one(runtime, args, part?.erase()).await;
     }

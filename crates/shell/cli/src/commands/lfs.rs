@@ -92,7 +92,7 @@ async fn open(
     access: FileAccess,
 ) -> Result<Device> {
     let disk = when_free(rt, || packed::open(rt, image, access)).await?;
-    Ok(partition::choose(Rc::new(disk), image, part.partition.as_deref()).await?.erase())
+    Ok(partition::choose(Rc::new(disk), image, part.partition.as_deref(), false).await?.erase())
 }
 
 async fn show(rt: &Runtime, args: &Map) -> Result<String> {

@@ -9,6 +9,7 @@ mod cleanup;
 pub mod compare;
 pub mod copy;
 pub mod crash;
+mod deleted;
 pub mod files;
 pub mod fsck;
 pub mod generate;

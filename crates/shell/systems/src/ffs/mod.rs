@@ -165,6 +165,10 @@ impl Format for UfsFormat {
         &[Ability::Make, Ability::Read, Ability::Write, Ability::Check, Ability::Crash]
     }
 
+    fn is_ufs(&self) -> bool {
+        true
+    }
+
     fn has_tuning(&self) -> bool {
         true
     }

@@ -70,6 +70,8 @@ Options, after -o, separated by commas:
                     free blocks (default 10; off: always)
   salvage           read a DualFS without its metadata device, from the copy of the metadata on its
                     data device (mkfs --meta-copy), as of the last checkpoint; with ro
+  rescue            read a damaged UFS past its damage: what cannot be read is zeros or missing, and
+                    listed at the unmount; with ro
   dependencies=BYTES   memory for the dependencies of soft updates [default: an eighth of cache]
   uid=N, gid=N      all files belong to N here; N:M: new files belong to M on disk;
                     N=M+...: N here is M on disk, and the reverse

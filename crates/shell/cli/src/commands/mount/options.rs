@@ -81,6 +81,8 @@ pub struct MountRequest {
     pub force: bool,
     /// Read a DualFS by the copy of the metadata on its data device.
     pub salvage: bool,
+    /// Read a damaged UFS past its damage.
+    pub rescue: bool,
     /// Remount: only the options of the kernel change.
     pub remount: bool,
     /// Use requests over io_uring, if the kernel offers them.
@@ -99,6 +101,9 @@ impl MountRequest {
         let tuned = self.for_ffs.as_ref().filter(|_| !format.has_tuning());
         if self.salvage && !self.read_only {
             bail!("-o salvage only reads: -o ro,salvage");
+        }
+        if self.rescue && !format.is_ufs() {
+            bail!("-o rescue reads a damaged UFS, not {}", format.noun());
         }
         match cleaner.or(pair).or(tuned) {
             Some(key) => bail!("-o {key}= does not go with {}", format.noun()),
@@ -153,6 +158,7 @@ impl MountRequest {
             "reserve" => self.use_reserve = true,
             "force" => self.force = true,
             "salvage" => self.salvage = true,
+            "rescue" => self.rescue = true,
             "remount" => self.remount = true,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,

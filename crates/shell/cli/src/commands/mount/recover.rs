@@ -6,13 +6,15 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use ordo_block::file::{FileAccess, FileDisk, OpenError};
+use ordo_block::overlay::Overlay;
 use ordo_block::read_around::ReadAround;
 use ordo_block::{BlockDevice, Device};
 use ordo_runtime::{Duration, Runtime};
 use ordo_systems::journaled::{self, Journaled};
+use ordo_systems::rescue::{self, Unreadable};
 use ordo_systems::{
     Attempt, CacheConfig, Choice, Facts, GroupCommit, LogOptions, MountMessage, MountOptions,
-    SoftOptions, SystemError,
+    SoftOptions, SystemError, probe,
 };
 
 use super::Mount;
@@ -20,6 +22,7 @@ use super::options::{LogPlace, MountRequest, WriteUnit};
 use super::pressure;
 use super::serve::serve;
 use super::tell::MessageSink;
+use crate::image::replay_log;
 use crate::overwrite::refuse_doubt;
 use crate::pair::{Companion, NamedImage, when_free};
 use crate::{packed, partition};
@@ -58,13 +61,18 @@ pub async fn mount_and_serve(
 ) -> Result<()> {
     let name = || args.image.display().to_string();
     let (disk, device_read_only) = when_free(runtime, || open(runtime, args, wanted)).await?;
-    let part = partition::choose(Rc::new(disk), &args.image, wanted.partition.as_deref()).await?;
+    let part =
+        partition::choose(Rc::new(disk), &args.image, wanted.partition.as_deref(), wanted.rescue)
+            .await?;
     let disk = Rc::new(ReadAround::new(part));
     let device = disk.clone().erase();
     let named = NamedImage {
         metadata: wanted.meta_device.as_deref(),
         ..NamedImage::new(&args.image).salvaged(wanted.salvage)
     };
+    if wanted.rescue {
+        return serve_damaged(runtime, args, wanted, tell, disk).await.with_context(name);
+    }
     let format = named.format(&device).await.with_context(name)?;
     wanted.check(format).with_context(name)?;
     let facts = format.facts(&device).await.with_context(name)?;
@@ -110,6 +118,49 @@ pub async fn mount_and_serve(
     }
     let mounted = format.read(runtime, &plan.devices(), &plan.options(true)).await;
     serve(&plan, mounted.with_context(name)?).await.with_context(name)
+}
+
+/// The most notes that are listed after a mount of a damaged file system.
+const LISTED_MAX: usize = 1000;
+
+/// Mounts a damaged UFS to be read past its damage.
+async fn serve_damaged(
+    runtime: &Runtime,
+    args: &Mount,
+    wanted: &MountRequest,
+    tell: &MessageSink,
+    disk: Disk,
+) -> Result<()> {
+    if !wanted.read_only {
+        bail!("-o rescue only reads: -o ro,rescue");
+    }
+    let device = Overlay::new(disk.clone()).erase();
+    let format = probe(&device).await?;
+    if let Some(format) = format {
+        wanted.check(format)?;
+        if let Some(said) =
+            replay_log(runtime, format, std::slice::from_ref(&device), &args.image, true).await
+        {
+            tell.notice(&said);
+        }
+    }
+    let fs = rescue::open(&device, Unreadable::default()).await?;
+    let facts = match format {
+        Some(format) => format.facts(&device).await.unwrap_or_default(),
+        None => Facts::default(),
+    };
+    let (disks, image, ordering) = (vec![disk], 0, None);
+    let plan = Plan { runtime, args, wanted, tell, disks, image, facts, ordering };
+    let served = serve(&plan, rescue::mounted(&fs)).await;
+    let (all, more) = fs.left_out();
+    for left in all.iter().take(LISTED_MAX) {
+        tell.notice(&format!("left out: {left}"));
+    }
+    match more + all.len().saturating_sub(LISTED_MAX) as u64 {
+        0 => {}
+        more => tell.notice(&format!("left out: {more} more")),
+    }
+    served
 }
 
 /// Opens a whole image or device beside the one that is mounted, when it is free.
