@@ -72,6 +72,8 @@ pub(crate) enum Clock {
 
 pub(crate) struct Inner {
     pub(crate) clock: Clock,
+    /// The time of day that stands still, in seconds since 1970.
+    pub(crate) fixed_wall: Cell<Option<i64>>,
     ready: Arc<ReadyQueue>,
     /// Tasks taken from `ready`, in order.
     next: RefCell<VecDeque<TaskId>>,
@@ -123,6 +125,7 @@ impl Executor {
         }
         let inner = Inner {
             clock,
+            fixed_wall: Cell::new(None),
             ready,
             next: RefCell::default(),
             tasks: RefCell::default(),

@@ -7,9 +7,18 @@ use crate::executor::Clock;
 pub const VIRTUAL_EPOCH: i64 = 946_684_800;
 
 impl Runtime {
+    /// Makes the time of day stand still at these seconds since 1970, for results that are the same
+    /// each time.
+    pub fn fix_wall_time(&self, seconds: i64) {
+        self.0.fixed_wall.set(Some(seconds));
+    }
+
     /// Seconds and nanoseconds since 1970. In real time they come from the host's clock; in virtual
     /// time they are [`VIRTUAL_EPOCH`] plus the virtual clock.
     pub fn wall_time(&self) -> (i64, u32) {
+        if let Some(seconds) = self.0.fixed_wall.get() {
+            return (seconds, 0);
+        }
         match self.0.clock {
             Clock::Virtual(_) => {
                 let nanos = self.now().as_nanos();

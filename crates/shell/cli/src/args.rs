@@ -18,7 +18,7 @@ use ordo_workload::age;
 pub use crate::partition::PartitionChoice;
 pub use choice::{ChoiceList, OwnChoice, SystemChoice};
 pub use crash::{Crash, CrashCommand, CrashWorkload, TaskArgs};
-pub use files::{Cat, Cp, Export, Import, Ls, RescueChoice};
+pub use files::{Cat, Cp, Export, Import, Ls, Owner, RescueChoice};
 
 pub(crate) fn disk(text: &str) -> Result<&'static Model, String> {
     Model::by_name(text).ok_or_else(|| {
@@ -313,6 +313,16 @@ pub enum MkfsTarget {
     System(System),
 }
 
+impl MkfsTarget {
+    /// The format that is made.
+    pub fn format(&self) -> &'static dyn Format {
+        match self {
+            MkfsTarget::Format(format) => *format,
+            MkfsTarget::System(system) => system.format(),
+        }
+    }
+}
+
 impl std::fmt::Debug for MkfsTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -354,10 +364,8 @@ Examples:
 pub struct Mkfs {
     /// The image, created if it does not exist, or a block device.
     pub image: PathBuf,
-    /// The format, ufs2, ufs1, lfs or dualfs, or a system: its format, marked so that a mount uses
-    /// that system by default.
-    #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
-    pub fs: MkfsTarget,
+    #[command(flatten)]
+    pub shape: MakeShape,
     /// Size of the metadata device of a DualFS, at the start of the disk or in the image that
     /// --meta-device creates: bytes, or a share as in 10% [default: 10%].
     #[arg(long, value_name = "SIZE", value_parser = metadata_size)]
@@ -381,24 +389,6 @@ pub struct Mkfs {
     /// Size of the file system [default: the whole image or device].
     #[arg(long, short, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Block size, 4k to 64k [default: 32k; for an LFS 8k; for a DualFS 4k, and at most 8k].
-    #[arg(long = "block-size", short, value_name = "BYTES", value_parser = parse_bytes)]
-    pub block_size: Option<u64>,
-    /// Fragment size, from an eighth of the block size up to all of it [default: an eighth].
-    #[arg(long = "frag-size", short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
-    pub frag_size: Option<u64>,
-    /// Bytes of space for each inode.
-    #[arg(long, short = 'i', value_name = "BYTES", value_parser = parse_bytes)]
-    pub density: Option<u64>,
-    /// Percentage of space that is reserved (minfree).
-    #[arg(long = "min-free", short, default_value_t = 8, value_name = "PERCENT")]
-    pub min_free: u8,
-    /// The volume's label.
-    #[arg(long, short = 'L')]
-    pub label: Option<String>,
-    /// Mark the file system so that FreeBSD mounts it with soft updates.
-    #[arg(long = "soft-updates", short = 'U')]
-    pub soft_updates: bool,
     /// Make a log for a journal. PLACE is `file` (in a file of the file system), `behind` (behind
     /// it on the same device), or the path of another image or device.
     #[arg(long, short = 'J', value_name = "PLACE")]
@@ -407,19 +397,6 @@ pub struct Mkfs {
     /// its blocks].
     #[arg(long = "journal-size", value_name = "BYTES", value_parser = parse_bytes, requires = "journal")]
     pub journal_size: Option<u64>,
-    /// Make a big-endian file system, as on SPARC or PowerPC.
-    #[arg(long = "big-endian")]
-    pub big_endian: bool,
-    /// Make UFS1, the format of 4.4BSD, for a system that makes UFS2 otherwise; for --fs ufs2, the
-    /// same as --fs ufs1.
-    #[arg(long)]
-    pub ufs1: bool,
-    /// Write no check-hashes on superblock, groups and inodes.
-    #[arg(long = "no-check-hashes")]
-    pub no_check_hashes: bool,
-    /// Seed of the file system's id and of the inodes' generation numbers.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
     /// Overwrite whatever the devices hold, and wipe the signatures of their old contents.
     #[arg(long)]
     pub force: bool,
@@ -553,4 +530,60 @@ Example:
 pub struct Man {
     /// The directory for the pages, created if it does not exist.
     pub dir: PathBuf,
+}
+
+/// The options of a new file system, of `ordo mkfs` and of an image that `ordo import` creates.
+#[derive(Args, Debug)]
+pub struct MakeShape {
+    /// The format, ufs2, ufs1, lfs or dualfs, or a system: its format, marked so that a mount uses
+    /// that system by default.
+    #[arg(long, value_name = "FORMAT", default_value = "ufs2", value_parser = made)]
+    pub fs: MkfsTarget,
+    /// Block size, 4k to 64k [default: 32k; for an LFS 8k; for a DualFS 4k, and at most 8k].
+    #[arg(long = "block-size", short, value_name = "BYTES", value_parser = parse_bytes)]
+    pub block_size: Option<u64>,
+    /// Fragment size, from an eighth of the block size up to all of it [default: an eighth].
+    #[arg(long = "frag-size", short = 'f', value_name = "BYTES", value_parser = parse_bytes)]
+    pub frag_size: Option<u64>,
+    /// Bytes of space for each inode.
+    #[arg(long, short = 'i', value_name = "BYTES", value_parser = parse_bytes)]
+    pub density: Option<u64>,
+    /// Percentage of space that is reserved (minfree) [default: 8].
+    #[arg(long = "min-free", short, value_name = "PERCENT")]
+    pub min_free: Option<u8>,
+    /// The volume's label.
+    #[arg(long, short = 'L')]
+    pub label: Option<String>,
+    /// Mark the file system so that FreeBSD mounts it with soft updates.
+    #[arg(long = "soft-updates", short = 'U')]
+    pub soft_updates: bool,
+    /// Make a big-endian file system, as on SPARC or PowerPC.
+    #[arg(long = "big-endian")]
+    pub big_endian: bool,
+    /// Make UFS1, the format of 4.4BSD, for a system that makes UFS2 otherwise; for --fs ufs2, the
+    /// same as --fs ufs1.
+    #[arg(long)]
+    pub ufs1: bool,
+    /// Write no check-hashes on superblock, groups and inodes.
+    #[arg(long = "no-check-hashes")]
+    pub no_check_hashes: bool,
+    /// Seed of the file system's id and of the inodes' generation numbers.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl MakeShape {
+    /// Refuses the options for an image that exists, whose file system has its own.
+    ///
+    /// # Errors
+    /// One of the options was given.
+    pub fn refuse_for(&self, image: &std::path::Path) -> anyhow::Result<()> {
+        let sizes = [self.block_size, self.frag_size, self.density].iter().any(Option::is_some);
+        let words = self.min_free.is_some() || self.label.is_some();
+        let flags = [self.soft_updates, self.big_endian, self.ufs1, self.no_check_hashes];
+        if sizes || words || flags.contains(&true) {
+            anyhow::bail!("{}: exists: options of mkfs are for a new image", image.display());
+        }
+        Ok(())
+    }
 }

@@ -61,7 +61,8 @@ pub enum Command {
     Cat(Cat),
     /// Copy files into an image, out of one, or from one to another.
     Cp(Cp),
-    /// Copy a directory into an image, which is created if it does not exist.
+    /// Copy a directory, a tar archive or an mtree manifest into an image, which is created if it
+    /// does not exist.
     Import(Import),
     /// Copy the contents of an image to a directory.
     Export(Export),

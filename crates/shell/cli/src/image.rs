@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ordo_block::Device;
 use ordo_block::file::FileAccess;
 use ordo_report::number;
@@ -23,6 +23,21 @@ pub fn real_time<T>(work: impl AsyncFnOnce(Runtime) -> Result<T>) -> Result<T> {
     let executor = Executor::real(1);
     let runtime = executor.runtime();
     executor.block_on(work(runtime))?
+}
+
+/// The time of `SOURCE_DATE_EPOCH` in seconds since 1970, if the environment has it: results are
+/// then the same each time.
+///
+/// # Errors
+/// It is not a number.
+pub fn source_date() -> Result<Option<i64>> {
+    match std::env::var("SOURCE_DATE_EPOCH") {
+        Err(_) => Ok(None),
+        Ok(text) => match text.parse() {
+            Ok(seconds) => Ok(Some(seconds)),
+            Err(_) => bail!("SOURCE_DATE_EPOCH={text}: not a number of seconds since 1970"),
+        },
+    }
 }
 
 /// Mounts the file system in an image for changes.

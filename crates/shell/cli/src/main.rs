@@ -37,6 +37,7 @@ mod pair;
 mod partition;
 mod privileges;
 mod reading;
+mod sources;
 mod text;
 
 use std::process::ExitCode;
@@ -168,7 +169,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Ls(a) => commands::files::ls(&a),
         Command::Cat(a) => commands::files::cat(&a),
         Command::Cp(a) => commands::copy::cp(&a),
-        Command::Import(a) => commands::copy::import(&a),
+        Command::Import(a) => commands::import::import(&a),
         Command::Export(a) => commands::copy::export(&a),
         Command::Log(a) => commands::log::run(&a).map(done),
         Command::Lfs(a) => commands::lfs::run(&a).map(done),

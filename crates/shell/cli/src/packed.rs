@@ -80,8 +80,7 @@ pub fn open(runtime: &Runtime, path: &Path, access: FileAccess) -> Result<FileDi
     }
     let unpacked = unpack(path, packing).with_context(|| path.display().to_string())?;
     // The disk has its own descriptor; the file goes with the last one.
-    let name = PathBuf::from(format!("/proc/self/fd/{}", unpacked.as_raw_fd()));
-    Ok(FileDisk::open(runtime, &name, FileAccess::ReadOnly)?)
+    Ok(FileDisk::open(runtime, &name_of(&unpacked), FileAccess::ReadOnly)?)
 }
 
 /// Whether an image is compressed.
@@ -121,17 +120,53 @@ fn recognise(path: &Path) -> Result<Option<Packing>> {
 
 /// Unpacks an image to a file without a name.
 fn unpack(path: &Path, packing: Packing) -> Result<File> {
+    unpack_from(File::open(path)?, &path.display().to_string(), packing)
+}
+
+/// The contents of a file, which are unpacked if they are compressed.
+///
+/// # Errors
+/// They are damaged, or there is no space for them.
+pub fn unpacked(mut file: File, name: &str) -> Result<File> {
+    let mut head = [0; HEAD];
+    file.rewind()?;
+    let len = fill(&mut file, &mut head)?;
+    file.rewind()?;
+    let contents = Contents::new(len as u64, vec![(0, head[..len].to_vec())]);
+    match find(&contents).into_iter().find_map(|found| Packing::by_noun(found.noun)) {
+        Some(packing) => unpack_from(file, name, packing),
+        None => Ok(file),
+    }
+}
+
+/// A name by which an open file can be opened again.
+pub fn name_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// A file without a name, for what may be large.
+///
+/// # Errors
+/// It cannot be made.
+pub fn spool_file() -> Result<File> {
+    let folder = spool_folder();
+    tempfile::tempfile_in(&folder).with_context(|| folder.display().to_string())
+}
+
+fn spool_folder() -> PathBuf {
     let folder = match std::env::var_os("TMPDIR") {
         Some(dir) => PathBuf::from(dir),
         // Often on a disk, where the usual folder is in memory.
         None => PathBuf::from("/var/tmp"),
     };
-    let folder = if folder.is_dir() { folder } else { std::env::temp_dir() };
-    let to = tempfile::tempfile_in(&folder).with_context(|| folder.display().to_string())?;
-    let from = File::open(path)?;
+    if folder.is_dir() { folder } else { std::env::temp_dir() }
+}
+
+fn unpack_from(from: File, name: &str, packing: Packing) -> Result<File> {
+    let to = spool_file()?;
     let (total, mut place) = (from.metadata()?.len(), from.try_clone()?);
     let bar = Progress::new(false);
-    bar.begin("unpack", &path.display().to_string(), total);
+    bar.begin("unpack", name, total);
     let mut reader = packing.reader(io::BufReader::new(from))?;
     let mut piece = vec![0; PIECE];
     let mut at = 0;
@@ -139,6 +174,7 @@ fn unpack(path: &Path, packing: Packing) -> Result<File> {
         let len =
             fill(&mut *reader, &mut piece).context("the compressed data are damaged or cut off")?;
         write_sparse(&to, at, &piece[..len]).with_context(|| {
+            let folder = spool_folder();
             format!("unpacking to {}; TMPDIR=FOLDER names another place", folder.display())
         })?;
         at += len as u64;

@@ -115,6 +115,11 @@ pub enum SystemError {
 }
 
 impl SystemError {
+    /// Whether a file system cannot be made because of the size of its device.
+    pub fn is_size(&self) -> bool {
+        matches!(self, SystemError::MakeFfs(_) | SystemError::MakeLfs(_) | SystemError::Dual(_))
+    }
+
     /// The error of mounting FFS, whichever variant has it.
     pub(crate) fn mount(&self) -> Option<&MountError> {
         match self {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::walk::{Visit, Walk, WalkEntry, WalkLimits, concerns_one_entry};
 use crate::{
     Attr, Errno, FileSystem, FileType, FsError, FsResult, Ino, NewNode, Seek, SetAttr, SetTime,
-    XattrMode, path,
+    Timestamp, XattrMode, path,
 };
 
 /// Bytes that are read and written at a time. Runs of zeros this long can become holes.
@@ -14,6 +14,18 @@ const CHUNK: usize = 64 * 1024;
 const HOLE: usize = 4096;
 /// The most entries, and the most attributes, that are listed.
 const LISTED_MAX: usize = 1000;
+
+/// The treatment of a name that exists already. Directories are added to in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// The copy ends with an error.
+    #[default]
+    Refuse,
+    /// The old inode is replaced.
+    Replace,
+    /// The old inode is kept.
+    Keep,
+}
 
 /// Options of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +40,12 @@ pub struct CopyOptions {
     pub flags: bool,
     /// Whether damage of the source, and failed reads, concern an entry only, which is skipped.
     pub past_damage: bool,
+    /// The names that exist already.
+    pub existing: Existing,
+    /// The owner and the group that everything gets, instead of its own.
+    pub owner: (Option<u32>, Option<u32>),
+    /// Times of contents after this one become this one, and times of access those of the contents.
+    pub newest: Option<Timestamp>,
 }
 
 impl CopyOptions {
@@ -45,6 +63,9 @@ impl Default for CopyOptions {
             xattrs: true,
             flags: true,
             past_damage: false,
+            existing: Existing::Refuse,
+            owner: (None, None),
+            newest: None,
         }
     }
 }
@@ -227,7 +248,14 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         let attr = &entry.attr;
         let is_directory = attr.file_type == FileType::Directory;
         if let Some(copy) = self.linked.get(&attr.ino).copied() {
-            self.to.link(copy, into, entry.name()).await?;
+            match (self.to.link(copy, into, entry.name()).await, self.options.existing) {
+                (Err(e), Existing::Keep) if e.errno == Errno::Exists => return Ok(None),
+                (Err(e), Existing::Replace) if e.errno == Errno::Exists => {
+                    self.to.unlink(into, entry.name()).await?;
+                    self.to.link(copy, into, entry.name()).await?;
+                }
+                (linked, _) => _ = linked?,
+            }
             self.done.entries += 1;
             self.done.hard_links += 1;
             return Ok(None);
@@ -236,8 +264,13 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             FileType::Symlink => self.from.readlink(attr.ino).await?,
             _ => Vec::new(),
         };
-        // A directory must be writable while it is filled, so it gets its own permissions last.
-        let permissions = if is_directory { 0o700 } else { 0o600 };
+        // A directory must be writable while it is filled, so it gets its own permissions last. A
+        // link's cannot be changed later.
+        let permissions = match attr.file_type {
+            FileType::Directory => 0o700,
+            FileType::Symlink => attr.permissions,
+            _ => 0o600,
+        };
         let new = NewNode {
             file_type: attr.file_type,
             permissions,
@@ -246,7 +279,7 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
             rdev: attr.rdev,
             target: &target,
         };
-        let made = self.create(into, entry.name(), new).await?;
+        let Some(made) = self.create(into, entry.name(), new).await? else { return Ok(None) };
         if is_directory {
             self.done.entries += 1;
             self.done.directories += 1;
@@ -272,14 +305,24 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         self.attributes(&entry.path, &entry.attr, to).await
     }
 
-    /// Creates an inode. If its owner is refused, it belongs to the caller.
-    async fn create(&mut self, into: Ino, name: &[u8], new: NewNode<'_>) -> FsResult<Attr> {
-        match self.to.create(into, name, &new).await {
-            Err(e) if e.errno == Errno::Exists && new.file_type == FileType::Directory => {
-                let there = self.to.lookup(into, name).await?;
-                if there.file_type == FileType::Directory { Ok(there) } else { Err(e) }
+    /// Creates an inode, or takes the directory that is there; `None` if another inode is there and
+    /// is kept.
+    async fn create(&mut self, into: Ino, name: &[u8], new: NewNode<'_>) -> FsResult<Option<Attr>> {
+        let error = match self.to.create(into, name, &new).await {
+            Err(e) if e.errno == Errno::Exists => e,
+            other => return other.map(Some),
+        };
+        let there = self.to.lookup(into, name).await?;
+        let are_directories = [there.file_type, new.file_type].map(|t| t == FileType::Directory);
+        match (are_directories, self.options.existing) {
+            ([true, true], _) => Ok(Some(there)),
+            (_, Existing::Refuse) => Err(error),
+            (_, Existing::Keep) => Ok(None),
+            ([true, false], Existing::Replace) => Err(Errno::IsDir.into()),
+            (_, Existing::Replace) => {
+                self.to.unlink(into, name).await?;
+                self.to.create(into, name, &new).await.map(Some)
             }
-            other => other,
         }
     }
 
@@ -346,7 +389,9 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
     /// undoes an earlier one.
     async fn attributes(&mut self, path: &[u8], attr: &Attr, to: Ino) -> FsResult<()> {
         if self.options.owners {
-            let set = SetAttr { uid: Some(attr.uid), gid: Some(attr.gid), ..SetAttr::default() };
+            let (uid, gid) = self.options.owner;
+            let (uid, gid) = (Some(uid.unwrap_or(attr.uid)), Some(gid.unwrap_or(attr.gid)));
+            let set = SetAttr { uid, gid, ..SetAttr::default() };
             self.done.lost_owners += u64::from(!is_set(self.to.setattr(to, &set).await)?);
         }
         if attr.file_type != FileType::Symlink {
@@ -356,9 +401,13 @@ impl<F: FileSystem, G: FileSystem> Copier<'_, F, G> {
         if self.options.xattrs {
             self.xattrs(path, attr.ino, to).await?;
         }
+        let (atime, mtime) = match self.options.newest {
+            None => (attr.atime, attr.mtime),
+            Some(newest) => (attr.mtime.min(newest), attr.mtime.min(newest)),
+        };
         let times = SetAttr {
-            atime: Some(SetTime::To(attr.atime)),
-            mtime: Some(SetTime::To(attr.mtime)),
+            atime: Some(SetTime::To(atime)),
+            mtime: Some(SetTime::To(mtime)),
             ..SetAttr::default()
         };
         self.to.setattr(to, &times).await?;

@@ -10,7 +10,7 @@ mod copy;
 mod walk;
 
 pub use compare::{CompareOptions, Comparison, Difference, compare};
-pub use copy::{Copied, CopyOptions, LostAttribute, copy, copy_as};
+pub use copy::{Copied, CopyOptions, Existing, LostAttribute, copy, copy_as};
 pub use walk::{Visit, Walk, WalkEntry, WalkLimits};
 
 use crate::{FileSystem, FileType, FsResult, Ino, path};

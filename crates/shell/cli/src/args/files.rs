@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ordo_report::number::parse_bytes;
 
-use super::{MetadataPath, PartitionChoice};
+use super::{MakeShape, MetadataPath, PartitionChoice};
 pub use crate::reading::RescueChoice;
 
 /// `ordo ls`.
@@ -116,18 +116,30 @@ pub struct Cp {
     pub quiet: bool,
 }
 
+fn share(text: &str) -> Result<u8, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    percent.filter(|percent| *percent <= 90).ok_or_else(|| format!("'{text}': not 0% to 90%"))
+}
+
 /// `ordo import`.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Types, modes, owners, times to the nanosecond, hard links, holes and extended attributes are kept.
 The exit status is 1 if files or extended attributes had to be left out; they are listed. An image
-that does not exist is created, as large as the directory needs or as --size says.
+that does not exist is created, as large as the directory needs or as --size says. A manifest is
+that of mtree(5), as FreeBSD's METALOG: owners, modes, flags, devices and times without root, each
+file's contents below DIR. With SOURCE_DATE_EPOCH no time is later than that, and the image depends
+on nothing but the files and --seed.
 
 Examples:
   ordo import /usr/share/doc doc.img
-  ordo import site/ disk.img --into /srv/www --size 2g")]
+  ordo import site/ disk.img --into /srv/www --size 2g
+  tar c . | ordo import - disk.img --owner 0:0 --minimal
+  ordo import world.tar.xz disk.img --free 20% --fs ufs2 -L root -U
+  ordo import --mtree METALOG dest/ disk.img
+  SOURCE_DATE_EPOCH=0 ordo import site/ disk.img    the same bytes each time")]
 pub struct Import {
-    /// The directory to copy.
+    /// The directory to copy; or a tar archive, which may be compressed, - for the standard input.
     pub dir: PathBuf,
     /// The image.
     pub image: PathBuf,
@@ -141,6 +153,26 @@ pub struct Import {
     /// Size of an image that is created.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
+    /// Make the image as small as the files allow, without free space or a reserve.
+    #[arg(long, conflicts_with_all = ["size", "free"])]
+    pub minimal: bool,
+    /// Make the image so large that this share of it is free, as in 20%.
+    #[arg(long, value_name = "PERCENT", value_parser = share, conflicts_with = "size")]
+    pub free: Option<u8>,
+    /// Take names, types and attributes from this manifest, and contents from the directory.
+    #[arg(long, value_name = "MANIFEST")]
+    pub mtree: Option<PathBuf>,
+    /// Give everything to this owner and group, by their numbers: 0:0, 80, :80.
+    #[arg(long, value_name = "OWNER")]
+    pub owner: Option<Owner>,
+    /// Replace files that exist in the image.
+    #[arg(long, conflicts_with = "merge")]
+    pub overwrite: bool,
+    /// Keep files that exist in the image.
+    #[arg(long)]
+    pub merge: bool,
+    #[command(flatten, next_help_heading = "A new image")]
+    pub shape: MakeShape,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -184,4 +216,30 @@ pub struct Export {
     /// Show no progress bar.
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// An owner, a group, or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The owner's number.
+    pub uid: Option<u32>,
+    /// The group's number.
+    pub gid: Option<u32>,
+}
+
+impl std::str::FromStr for Owner {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Owner, String> {
+        let number = |word: &str| match word {
+            "" => Ok(None),
+            word => word.parse().map(Some).map_err(|_| format!("{word}: not a number")),
+        };
+        let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
+        let owner = Owner { uid: number(uid)?, gid: number(gid)? };
+        match owner {
+            Owner { uid: None, gid: None } => Err("neither an owner nor a group".into()),
+            owner => Ok(owner),
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! `ordo cp`, `ordo import`, `ordo export`: copies between file systems.
+//! `ordo cp`, `ordo export`: copies between file systems.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,17 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use ordo_block::BlockDevice;
-use ordo_block::file::FileDisk;
 use ordo_report::{json, number, progress::Progress};
 use ordo_runtime::Runtime;
-use ordo_systems::{FORMATS, MakeOptions};
 use ordo_vfs::host::HostDir;
 use ordo_vfs::tree::{self, Copied, CopyOptions, Totals, WalkLimits};
 use ordo_vfs::{Attr, Errno, FileSystem, FileType, Ino, path};
 
-use crate::args::{Cp, Export, Import};
-use crate::created::CreatedFiles;
+use crate::args::{Cp, Export};
 use crate::image::{self, real_time};
 use crate::pair::NamedImage;
 use crate::reading::{Reader, advised};
@@ -48,7 +44,7 @@ impl CopyEnd {
 
 /// The sum of all copies of one command.
 #[derive(Debug, Default, serde::Serialize)]
-struct Done {
+pub(super) struct Done {
     entries: u64,
     directories: u64,
     hard_links: u64,
@@ -168,7 +164,7 @@ impl Done {
 
     /// Prints a report. The exit status is 1 if entries or extended attributes were left out;
     /// owners that only root may set, and flags that the other system does not have, are told only.
-    fn report(&self, as_json: bool) -> Result<ExitCode> {
+    pub(super) fn report(&self, as_json: bool) -> Result<ExitCode> {
         if as_json {
             put(None, &json(self)?)?;
         } else {
@@ -323,67 +319,6 @@ async fn count<F: FileSystem>(fs: &F, what: &Attr) -> Result<Totals> {
     })
 }
 
-pub fn import(args: &Import) -> Result<ExitCode> {
-    let mut created = CreatedFiles::default();
-    let done = real_time(async |rt| {
-        let host = HostDir::open(&args.dir)?;
-        let bar = Progress::new(args.quiet);
-        bar.begin("import", "counting", 1);
-        let totals = tree::measure(&host, host.root(), WalkLimits::default()).await?;
-        let is_new = !args.image.exists();
-        if is_new {
-            if args.metadata.meta_device.is_some() {
-                bail!(
-                    "{}: does not exist; ordo mkfs --fs dualfs --meta-device makes a pair",
-                    args.image.display()
-                );
-            }
-            make_image(&rt, args, &totals, &mut created).await?;
-        }
-        let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
-        let mounted = image::open(&rt, named).await?;
-        let into = path::make_directories(mounted.fs(), args.into.as_bytes(), 0o755).await?;
-        bar.begin("import", &args.dir.display().to_string(), totals.entries);
-        let target = (mounted.fs(), into.ino);
-        let copied =
-            copy_tree((&host, host.root()), target, &CopyOptions::default(), (&bar, &totals)).await;
-        bar.finish();
-        image::close(&args.image, mounted).await?;
-        copied.with_context(|| {
-            let stays = if is_new { "" } else { "; what was copied is there" };
-            format!("importing {} into {}{stays}", args.dir.display(), args.image.display())
-        })
-    })?;
-    created.keep();
-    done.report(args.json)
-}
-
-/// The space of a small file, with its share of other structures, in bytes.
-const FRAGMENT: u64 = 4096;
-
-async fn make_image(
-    runtime: &Runtime,
-    args: &Import,
-    totals: &Totals,
-    created: &mut CreatedFiles,
-) -> Result<()> {
-    let needs = totals.bytes + (totals.entries + totals.directories) * FRAGMENT;
-    // The size includes the reserve of a twelfth, inodes and group headers, and some free space.
-    let bytes = args.size.unwrap_or((needs + needs / 4 + (32 << 20)).next_multiple_of(1 << 20));
-    let inodes = totals.entries + totals.entries / 4 + 1000;
-    let enough = bytes / (2 * FRAGMENT) >= inodes;
-    let options = MakeOptions {
-        frag_size: Some(FRAGMENT),
-        inodes: (!enough).then_some(inodes),
-        ..MakeOptions::default()
-    };
-    let disk = FileDisk::create(runtime, &args.image, bytes)?.erase();
-    created.add(&args.image);
-    // An image that this command creates has the first format.
-    let made = FORMATS[0].make(runtime, &[disk], &options).await;
-    made.map(drop).with_context(|| args.image.display().to_string())
-}
-
 pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
         let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
@@ -419,7 +354,7 @@ pub fn export(args: &Export) -> Result<ExitCode> {
     done.report(args.json)
 }
 
-async fn copy_tree<F: FileSystem, G: FileSystem>(
+pub(super) async fn copy_tree<F: FileSystem, G: FileSystem>(
     from: (&F, Ino),
     to: (&G, Ino),
     options: &CopyOptions,

@@ -9,14 +9,17 @@ use ordo_runtime::Runtime;
 use ordo_systems::journaled::{Journaled, LogPlace};
 use ordo_systems::{MadeReport, MakeOptions, metadata_size};
 
-use crate::args::{Mkfs, MkfsTarget};
+use crate::args::{MakeShape, Mkfs, MkfsTarget};
 use crate::created::CreatedFiles;
-use crate::image::real_time;
+use crate::image::{real_time, source_date};
 use crate::overwrite::{Target, examine, replacing};
 use crate::text::put;
 
 pub fn run(args: &Mkfs) -> Result<()> {
-    let report = real_time(async |rt| make(&rt, args).await)?;
+    let report = real_time(async |rt| {
+        source_date()?.iter().for_each(|seconds| rt.fix_wall_time(*seconds));
+        make(&rt, args).await
+    })?;
     let image = args.image.display().to_string();
     let text = match args.json {
         true => report.json(&image)?,
@@ -57,45 +60,50 @@ struct OpenedDevices {
     created: CreatedFiles,
 }
 
+/// The options of mkfs that do not depend on devices.
+pub(super) fn shape_options(shape: &MakeShape) -> MakeOptions {
+    let options = MakeOptions {
+        block_size: shape.block_size,
+        frag_size: shape.frag_size,
+        min_free: Some(shape.min_free.unwrap_or(8)),
+        seed: shape.seed,
+        density: shape.density,
+        label: shape.label.clone(),
+        soft_updates: shape.soft_updates,
+        big_endian: shape.big_endian,
+        no_check_hashes: shape.no_check_hashes,
+        ufs1: shape.ufs1,
+        ..MakeOptions::default()
+    };
+    match shape.fs {
+        MkfsTarget::Format(_) => options,
+        MkfsTarget::System(system) => system.marked(options),
+    }
+}
+
 fn options(args: &Mkfs) -> MakeOptions {
     let log = args.journal.as_deref().map(|place| match place.to_str() {
         Some("file") => LogPlace::File,
         Some("behind") => LogPlace::Same,
         _ => LogPlace::Other,
     });
-    let options = MakeOptions {
+    let shape = shape_options(&args.shape);
+    MakeOptions {
         size: args.size,
-        block_size: args.block_size,
-        frag_size: args.frag_size,
-        min_free: Some(args.min_free),
-        seed: args.seed,
-        density: args.density,
-        label: args.label.clone(),
-        soft_updates: args.soft_updates,
-        big_endian: args.big_endian,
-        no_check_hashes: args.no_check_hashes,
-        ufs1: args.ufs1,
         no_seals: args.no_crc,
         segment_size: args.segment_size,
         metadata: args.meta,
         metadata_copy: args.meta_copy,
-        log,
+        log: log.or(shape.log),
         log_bytes: args.journal_size,
-        ..MakeOptions::default()
-    };
-    match args.fs {
-        MkfsTarget::Format(_) => options,
-        MkfsTarget::System(system) => system.marked(options),
+        ..shape
     }
 }
 
 async fn make(runtime: &Runtime, args: &Mkfs) -> Result<Box<dyn MadeReport>> {
     let options = options(args);
-    let format = match args.fs {
-        MkfsTarget::Format(format) => format,
-        MkfsTarget::System(system) => system.format(),
-    };
-    if let MkfsTarget::System(system) = args.fs
+    let format = args.shape.fs.format();
+    if let MkfsTarget::System(system) = args.shape.fs
         && system.is_apart()
         && args.meta_device.is_none()
     {
@@ -152,7 +160,7 @@ async fn open_metadata(
     if path.exists() && same(path) == same(&args.image) {
         bail!("{}: cannot be both devices; --meta makes both on one disk", path.display());
     }
-    let block = args.block_size.and_then(|bytes| u32::try_from(bytes).ok());
+    let block = args.shape.block_size.and_then(|bytes| u32::try_from(bytes).ok());
     let bytes = args.size.unwrap_or_else(|| data.geometry().bytes);
     let size = metadata_size(args.meta, bytes, block);
     open(runtime, path, Some(size), opened, args).await

@@ -14,6 +14,7 @@ pub mod files;
 pub mod fsck;
 pub mod generate;
 pub mod guest;
+pub mod import;
 mod in_use;
 pub mod infer;
 pub mod info;
