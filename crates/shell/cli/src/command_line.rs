@@ -64,6 +64,8 @@ pub enum Command {
     /// Copy a directory, a tar archive or an mtree manifest into an image, which is created if it
     /// does not exist.
     Import(Import),
+    /// Change files in an image: rm, mkdir, mv, ln, chmod, chown, touch, setfattr.
+    Edit(commands::edit::Edit),
     /// Copy the contents of an image to a directory.
     Export(Export),
     /// Create, append to, read and follow a log: a WAFS in an image or on a device.

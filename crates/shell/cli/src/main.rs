@@ -170,6 +170,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Cat(a) => commands::files::cat(&a),
         Command::Cp(a) => commands::copy::cp(&a),
         Command::Import(a) => commands::import::import(&a),
+        Command::Edit(a) => commands::edit::run(&a).map(done),
         Command::Export(a) => commands::copy::export(&a),
         Command::Log(a) => commands::log::run(&a).map(done),
         Command::Lfs(a) => commands::lfs::run(&a).map(done),

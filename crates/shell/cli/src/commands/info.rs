@@ -4,7 +4,7 @@ use std::io::Write;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use ordo_block::file::{FileAccess, FileDisk};
+use ordo_block::file::{FileAccess, FileDisk, OpenError};
 use ordo_block::{BlockDevice, Device};
 use ordo_report::json;
 use ordo_runtime::Runtime;
@@ -25,7 +25,14 @@ pub fn run(args: &Info) -> Result<()> {
 async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
     let name = || args.image.display().to_string();
     let asked = args.part.partition.as_deref();
-    let disk = Rc::new(packed::open(runtime, &args.image, FileAccess::ReadOnly)?);
+    let disk = match packed::open(runtime, &args.image, FileAccess::ReadOnly) {
+        Err(e) if matches!(e.downcast_ref::<OpenError>(), Some(OpenError::Locked { .. })) => {
+            eprintln!("ordo: {}: is in use: shown as it is on disk now", name());
+            FileDisk::open(runtime, &args.image, FileAccess::Watch)?
+        }
+        opened => opened?,
+    };
+    let disk = Rc::new(disk);
     let (mut partitions, problems) =
         partition::list(&disk.clone().erase()).await.with_context(name)?;
     partitions.retain(|row| !row.is_cut);
