@@ -63,10 +63,14 @@ async fn show(runtime: &Runtime, args: &Info) -> Result<String> {
 async fn show_one(runtime: &Runtime, args: &Info, disk: Device) -> Result<String> {
     let name = || args.image.display().to_string();
     let named = NamedImage::new(&args.image).with(&args.metadata);
+    let companion = match named.companion(runtime, &disk).await {
+        Err(error) if named.metadata.is_some() => return Err(error),
+        found => found,
+    };
     let format = contents::format(&disk).await.with_context(name)?;
     let mut options = ShowOptions { image: name(), groups: args.groups, ..ShowOptions::default() };
     options.json = args.json;
-    match named.companion(runtime, &disk).await {
+    match companion {
         Ok(None) => format.show(&[disk], &options).await.with_context(name),
         Ok(Some(Companion { path, is_first })) => {
             let other = FileDisk::open(runtime, &path, FileAccess::ReadOnly)?.erase();
@@ -79,7 +83,6 @@ async fn show_one(runtime: &Runtime, args: &Info, disk: Device) -> Result<String
             (options.metadata, options.image) = (Some(metadata), image);
             format.show(&disks, &options).await.context(both)
         }
-        Err(error) if named.metadata.is_some() => Err(error),
         // One device of a pair can be shown without the other.
         Err(error) => {
             let text = format.show(&[disk], &options).await.with_context(name)?;
