@@ -61,8 +61,7 @@ pub enum Command {
     Cat(Cat),
     /// Copy files into an image, out of one, or from one to another.
     Cp(Cp),
-    /// Copy a directory, a tar archive or an mtree manifest into an image, which is created if it
-    /// does not exist.
+    /// Copy a directory, an archive or a manifest into an image, which is made if need be.
     Import(Import),
     /// Change files in an image: rm, mkdir, mv, ln, chmod, chown, touch, setfattr.
     Edit(commands::edit::Edit),
