@@ -7,8 +7,8 @@ use std::rc::Rc;
 use ordo_block::Device;
 use ordo_format::ufs2::{Dinode, ROOT_INO, extattr};
 use ordo_vfs::{
-    Attr, Cookie, DirEntry, Errno, Extent, FileSystem, FileType, FsError, FsResult, Ino, NewNode,
-    RenameMode, Seek, SetAttr, StatFs, Timestamp, XattrMode,
+    Attr, Cookie, DirEntry, Errno, FileSystem, FileType, FsError, FsResult, Ino, Seek, StatFs,
+    Timestamp,
 };
 
 use crate::directory::{DeletedEntry, FoundEntry};
@@ -284,10 +284,6 @@ impl FileSystem for RescueFs {
         found.ok_or_else(|| Errno::NoAddress.into())
     }
 
-    async fn extents(&self, _: Ino) -> FsResult<Vec<Extent>> {
-        Err(Errno::NotSupported.into())
-    }
-
     async fn readdir(
         &self,
         dir: Ino,
@@ -342,51 +338,7 @@ impl FileSystem for RescueFs {
         Ok(())
     }
 
-    async fn setattr(&self, _: Ino, _: &SetAttr) -> FsResult<Attr> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn create(&self, _: Ino, _: &[u8], _: &NewNode<'_>) -> FsResult<Attr> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn tmpfile(&self, _: Ino, _: &NewNode<'_>) -> FsResult<Attr> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn link(&self, _: Ino, _: Ino, _: &[u8]) -> FsResult<Attr> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn unlink(&self, _: Ino, _: &[u8]) -> FsResult<()> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn rmdir(&self, _: Ino, _: &[u8]) -> FsResult<()> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn rename(&self, _: Ino, _: &[u8], _: Ino, _: &[u8], _: RenameMode) -> FsResult<()> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn write(&self, _: Ino, _: u64, _: &[u8]) -> FsResult<usize> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn allocate(&self, _: Ino, _: u64, _: u64) -> FsResult<()> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn punch_hole(&self, _: Ino, _: u64, _: u64) -> FsResult<()> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn setxattr(&self, _: Ino, _: &[u8], _: &[u8], _: XattrMode) -> FsResult<()> {
-        Err(Errno::ReadOnly.into())
-    }
-
-    async fn removexattr(&self, _: Ino, _: &[u8]) -> FsResult<()> {
-        Err(Errno::ReadOnly.into())
-    }
+    ordo_vfs::refuse! { Errno::ReadOnly; setattr, create, tmpfile, link, unlink, rmdir, rename,
+    write, allocate, punch_hole, setxattr, removexattr }
+    ordo_vfs::refuse! { Errno::NotSupported; extents }
 }
