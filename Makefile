@@ -179,7 +179,8 @@ CRASH_LONG ?= ffs-soft-updates lffs-file lffs-wafs-1sync lffs-wafs-1async lffs-w
   lffs-wafs-1sync-group lffs-wafs-2sync-group lfs dualfs
 CRASH_WORK ?= random:clients=3,steps=120 random:names=200,steps=400,fsync=3 random:files=far,steps=200,fsync=5 \
   random:names=40,clients=4,steps=100 random:names=2000,steps=800 random:open=40,clients=2,steps=150 \
-  random:append=80,steps=120 database \
+  random:append=80,steps=120 random:inodes=30,fsync=12,dirsync=40,steps=120 random:common=50,steps=120 \
+  random:files=deep,steps=160,fsync=5 database \
   postmark:files=60,transactions=300 reuse overwrites links
 CRASH_FEW ?= 12
 CRASH_FEW_WORK ?= reuse overwrites random:append=80,steps=120 random:open=40,clients=5,steps=100
