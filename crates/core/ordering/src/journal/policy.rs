@@ -188,11 +188,14 @@ fn dirty_contents(cache: &Cache, ino: u64) -> Vec<BufRef> {
 async fn write_contents(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
     cache.write_all(dirty_contents(cache, ino), !cache.is_volatile()).await?;
     cache.barrier().await?;
-    if state.moves.borrow().has_pending(ino) {
-        // Another task's flush covers the write, and has not ended.
-        cache.barrier_if_needed().await?;
-    }
-    Ok(())
+    let_moves_land(state, cache, ino).await
+}
+
+/// Waits until the log has a record that a file's contents, which are durable, have landed. Another
+/// task's flush may cover them, say so at its end, and not have ended.
+async fn let_moves_land(state: &State, cache: &Cache, ino: u64) -> Result<(), BlockError> {
+    let is_pending = state.moves.borrow().has_pending(ino);
+    if is_pending { cache.barrier_if_needed().await } else { Ok(()) }
 }
 
 /// Makes contents of a file, and all operations that have ended, durable. The contents that nothing
@@ -215,9 +218,9 @@ async fn write_together(state: &State, cache: &Cache, ino: u64) -> Result<(), Bl
         // Some were held back, or have changed meanwhile. After the commit the others can be
         // written.
         wait_while_held(state, cache, ino).await?;
-        write_contents(state, cache, ino).await?;
+        return write_contents(state, cache, ino).await;
     }
-    Ok(())
+    let_moves_land(state, cache, ino).await
 }
 
 /// Waits until nothing holds a file's contents back. A file may write to fragments that were freed
@@ -290,11 +293,6 @@ impl OrderingPolicy for JournalOrder {
             }
             let landed = state.landed.get();
             write_together(state, cache, ino).await?;
-            if state.moves.borrow().has_pending(ino) {
-                // A flush has made the contents durable, and an earlier one, which also covers
-                // them and will say so, has not ended.
-                cache.barrier_if_needed().await?;
-            }
             match state.landed.get() {
                 last if last == landed => Ok(()),
                 last => state.force(last).await,
