@@ -355,6 +355,24 @@ impl Object {
         versions.push((call, contents.map(Arc::from)));
     }
 
+    /// Notes a change of a part of a sector. If it may have had any contents, they are known again
+    /// once all of it is changed.
+    fn edit_sector(
+        &mut self,
+        index: u64,
+        call: usize,
+        part: Range<usize>,
+        change: impl FnOnce(&mut [u8]),
+    ) {
+        let is_whole = part == (0..SECTOR);
+        let before = self.sector(index).or_else(|| is_whole.then(|| vec![0; SECTOR]));
+        let after = before.map(|mut bytes| {
+            change(&mut bytes[part]);
+            bytes
+        });
+        self.set_sector(index, call, after);
+    }
+
     /// Notes that a call, and another one under way at the same time, have aimed at the same part,
     /// so that the result is not known; or that the call failed in the middle.
     fn contest(&mut self, call: usize, aim: &ChangeAim, other: &ChangeAim) {
@@ -392,12 +410,7 @@ impl Object {
             let (index, within) = (at / unit, (at % unit) as usize);
             let n = (SECTOR - within).min((end - at) as usize);
             let new = &data[(at - offset) as usize..][..n];
-            let sector = self.sector(index).or_else(|| (n == SECTOR).then(|| vec![0; SECTOR]));
-            let sector = sector.map(|mut bytes| {
-                bytes[within..within + n].copy_from_slice(new);
-                bytes
-            });
-            self.set_sector(index, call, sector);
+            self.edit_sector(index, call, within..within + n, |bytes| bytes.copy_from_slice(new));
             at += n as u64;
         }
         if end > self.size() && !data.is_empty() {
@@ -425,12 +438,7 @@ impl Object {
         let later: Vec<u64> = self.sectors.range(first..).map(|(i, _)| *i).collect();
         for index in later {
             let keep = if index == first { (size % unit) as usize } else { 0 };
-            let sector = self.sector(index).or_else(|| (keep == 0).then(|| vec![0; SECTOR]));
-            let sector = sector.map(|mut bytes| {
-                bytes[keep..].fill(0);
-                bytes
-            });
-            self.set_sector(index, call, sector);
+            self.edit_sector(index, call, keep..SECTOR, |bytes| bytes.fill(0));
         }
         self.sizes.push((call, size));
     }

@@ -295,14 +295,13 @@ impl ScriptManner {
     /// The script with these properties. If only clients and steps are set, it is that of
     /// [`Script::random`].
     pub fn script(&self, seed: u64) -> Script {
-        if self.datasync > 0 {
-            let other = ScriptManner { datasync: 0, ..*self };
-            return other.script(seed).with_datasyncs(seed, self.datasync);
-        }
-        if self.dirsync > 0 {
-            let other = ScriptManner { dirsync: 0, ..*self };
-            return other.script(seed).with_dirsyncs(seed, self.dirsync);
-        }
+        let ScriptManner { datasync, dirsync, .. } = *self;
+        let usual = ScriptManner { datasync: 0, dirsync: 0, ..*self };
+        usual.with_usual_syncs(seed).with_dirsyncs(seed, dirsync).with_datasyncs(seed, datasync)
+    }
+
+    /// The script with these properties, with an fsync of the file wherever one is made durable.
+    fn with_usual_syncs(&self, seed: u64) -> Script {
         let ScriptManner { clients, steps, .. } = *self;
         if (ScriptManner { clients, steps, ..ScriptManner::default() }) == *self {
             return Script::random(seed, clients, steps);

@@ -63,28 +63,18 @@ impl Tree {
     ) -> FsResult<Tree> {
         let (root, dirs, nodes) = (fs.root(), FxHashMap::default(), FxHashMap::default());
         let mut tree = Tree { root, own_names, dirs, nodes };
-        let node = match known.as_ref().and_then(|(_, memory)| memory.node(root)) {
-            Some(node) => node,
-            None => visit(fs, (root, b".", root), &mut known).await?,
-        };
-        tree.nodes.insert(root, node);
+        tree.nodes.insert(root, visit(fs, (root, b".", root), &mut known).await?);
         let mut todo = VecDeque::from([root]);
         while let Some(dir) = todo.pop_front() {
             if tree.dirs.contains_key(&dir) {
                 continue;
             }
-            let listing = match known.as_ref().and_then(|(_, memory)| memory.listing(dir)) {
-                Some(listing) => listing,
-                None => list(fs, dir, &mut known).await?,
-            };
+            let listing = list(fs, dir, &mut known).await?;
             for (name, ino) in &listing.entries {
                 if tree.nodes.contains_key(ino) {
                     continue;
                 }
-                let node = match known.as_ref().and_then(|(_, memory)| memory.node(*ino)) {
-                    Some(node) => node,
-                    None => visit(fs, (dir, name, *ino), &mut known).await?,
-                };
+                let node = visit(fs, (dir, name, *ino), &mut known).await?;
                 if node.attr.file_type == FileType::Directory {
                     todo.push_back(*ino);
                 }
@@ -99,7 +89,11 @@ impl Tree {
 /// The cache of the parts that were read.
 type Known<'a> = Option<(&'a Rc<Scratch>, &'a mut Memory)>;
 
+/// The entries of a directory, as they were kept or from the disk.
 async fn list<F: FileSystem>(fs: &F, dir: Ino, known: &mut Known<'_>) -> FsResult<Rc<Listing>> {
+    if let Some(kept) = known.as_ref().and_then(|(_, memory)| memory.listing(dir)) {
+        return Ok(kept);
+    }
     if let Some((disk, _)) = known {
         disk.log();
     }
@@ -112,11 +106,15 @@ async fn list<F: FileSystem>(fs: &F, dir: Ino, known: &mut Known<'_>) -> FsResul
     Ok(listing)
 }
 
+/// The inode of a name, as it was kept or from the disk.
 async fn visit<F: FileSystem>(
     fs: &F,
     (dir, name, ino): (Ino, &[u8], Ino),
     known: &mut Known<'_>,
 ) -> FsResult<Rc<Node>> {
+    if let Some(kept) = known.as_ref().and_then(|(_, memory)| memory.node(ino)) {
+        return Ok(kept);
+    }
     if let Some((disk, _)) = known {
         disk.log();
     }
