@@ -11,10 +11,7 @@ use std::rc::Rc;
 use ordo_bgfsck::{Background, Ending, Pace};
 use ordo_block::Device;
 use ordo_block::snapshot::SnapshotDevice;
-use ordo_cache::CacheConfig;
-use ordo_crash::{
-    Budget, Config, CrashModel, DiskFormat, Promise, Scheme, Script, Volume, explore,
-};
+use ordo_crash::{Budget, Config, CrashModel, Promise, Scheme, Script, explore};
 use ordo_ffs::{MountOptions, mount};
 use ordo_ordering::SoftUpdates;
 use ordo_runtime::Runtime;
@@ -26,29 +23,11 @@ use ordo_vfs::{FileSystem, NewNode};
 struct Checked<S>(S);
 
 impl<S: Scheme> Scheme for Checked<S> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
+    pass_on! { 0; name, format, devices, make, mount }
+
     fn promise(&self) -> Promise {
         // No findings may be left.
         Promise { allows: |_| false, ..self.0.promise() }
-    }
-    fn format(&self) -> Option<&dyn DiskFormat> {
-        self.0.format()
-    }
-    fn devices(&self) -> Vec<u64> {
-        self.0.devices()
-    }
-    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        self.0.make(rt, disks).await
-    }
-    async fn mount(
-        &self,
-        rt: &Runtime,
-        disks: &[Device],
-        cache: &CacheConfig,
-    ) -> Result<Volume, String> {
-        self.0.mount(rt, disks, cache).await
     }
     async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         reclaim(rt, disks[0].clone()).await

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use ordo_block::Device;
 use ordo_cache::CacheConfig;
-use ordo_crash::{DiskFormat, Promise, Scheme, Volume};
+use ordo_crash::{Scheme, Volume};
 use ordo_runtime::Runtime;
 use ordo_systems::Crashed;
 use ordo_vfs::{
@@ -58,25 +58,7 @@ pub struct Forgetful {
 }
 
 impl Scheme for Forgetful {
-    fn name(&self) -> &str {
-        self.system.name()
-    }
-
-    fn promise(&self) -> Promise {
-        self.system.promise()
-    }
-
-    fn format(&self) -> Option<&dyn DiskFormat> {
-        self.system.format()
-    }
-
-    fn devices(&self) -> Vec<u64> {
-        self.system.devices()
-    }
-
-    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        self.system.make(rt, disks).await
-    }
+    pass_on! { system; name, promise, format, devices, make, recover, recovers }
 
     async fn mount(
         &self,
@@ -91,14 +73,6 @@ impl Scheme for Forgetful {
             let volume = volume.clone();
             async move { volume.unmount().await }
         }))
-    }
-
-    async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        self.system.recover(rt, disks).await
-    }
-
-    fn recovers(&self) -> bool {
-        self.system.recovers()
     }
 }
 

@@ -9,11 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ordo_block::{BlockDevice, Device, IoBuf, WriteFlags};
-use ordo_cache::CacheConfig;
 use ordo_check::{Checker, FsckOptions, Repair};
 use ordo_crash::{
-    Budget, Config, CrashModel, DiskFormat, Finding, FindingSeverity, Promise, Scheme, Script,
-    Volume, explore,
+    Budget, Config, CrashModel, Finding, FindingSeverity, Promise, Scheme, Script, explore,
 };
 use ordo_ordering::{NoOrder, OrderingPolicy, SoftUpdates, SyncOrder};
 use ordo_runtime::Runtime;
@@ -71,34 +69,7 @@ struct Repaired<S> {
 }
 
 impl<S: Scheme> Scheme for Repaired<S> {
-    fn name(&self) -> &str {
-        self.scheme.name()
-    }
-
-    fn promise(&self) -> Promise {
-        self.scheme.promise()
-    }
-
-    fn format(&self) -> Option<&dyn DiskFormat> {
-        self.scheme.format()
-    }
-
-    fn devices(&self) -> Vec<u64> {
-        self.scheme.devices()
-    }
-
-    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        self.scheme.make(rt, disks).await
-    }
-
-    async fn mount(
-        &self,
-        rt: &Runtime,
-        disks: &[Device],
-        cache: &CacheConfig,
-    ) -> Result<Volume, String> {
-        self.scheme.mount(rt, disks, cache).await
-    }
+    pass_on! { scheme; name, promise, format, devices, make, mount }
 
     async fn recover(&self, _rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         let fsck = FreebsdFsck::new();

@@ -9,12 +9,9 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
 use ordo_block::{BlockDevice, Device};
-use ordo_cache::CacheConfig;
 use ordo_check::Repair;
 use ordo_check::lfs::LfsChecker;
-use ordo_crash::{
-    Budget, Config, CrashModel, DiskFormat, FsGeometry, Promise, Scheme, Script, Volume, explore,
-};
+use ordo_crash::{Budget, Config, CrashModel, FsGeometry, Scheme, Script, explore};
 use ordo_runtime::Runtime;
 use ordo_systems::{Crashed, lfs};
 use ordo_testkit::{NetbsdFsck, netbsd_part};
@@ -47,34 +44,7 @@ struct Judged {
 }
 
 impl Scheme for Judged {
-    fn name(&self) -> &str {
-        self.scheme.name()
-    }
-
-    fn promise(&self) -> Promise {
-        self.scheme.promise()
-    }
-
-    fn format(&self) -> Option<&dyn DiskFormat> {
-        self.scheme.format()
-    }
-
-    fn devices(&self) -> Vec<u64> {
-        self.scheme.devices()
-    }
-
-    async fn make(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
-        self.scheme.make(rt, disks).await
-    }
-
-    async fn mount(
-        &self,
-        rt: &Runtime,
-        disks: &[Device],
-        cache: &CacheConfig,
-    ) -> Result<Volume, String> {
-        self.scheme.mount(rt, disks, cache).await
-    }
+    pass_on! { scheme; name, promise, format, devices, make, mount }
 
     async fn recover(&self, rt: &Runtime, disks: &[Device]) -> Result<(), String> {
         match self.recovery {
