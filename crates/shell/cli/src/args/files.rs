@@ -1,13 +1,36 @@
 //! The arguments of commands about the files of an image: ls, cat, cp, import, export.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ordo_report::number::parse_bytes;
 
 use super::{MakeShape, MetadataPath, PartitionChoice};
+use crate::pair::NamedImage;
 pub use crate::reading::RescueChoice;
+
+/// The way in which an image is read.
+#[derive(Args, Debug)]
+pub struct ReadChoice {
+    #[command(flatten)]
+    pub metadata: MetadataPath,
+    #[command(flatten)]
+    pub part: PartitionChoice,
+    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
+    /// keeps (mkfs --meta-copy): as of the last checkpoint.
+    #[arg(long, conflicts_with = "meta_device")]
+    pub salvage: bool,
+    #[command(flatten)]
+    pub rescue: RescueChoice,
+}
+
+impl ReadChoice {
+    /// The file system of an image.
+    pub fn of<'a>(&'a self, image: &'a Path) -> NamedImage<'a> {
+        NamedImage::new(image).with(&self.metadata).at(&self.part).salvaged(self.salvage)
+    }
+}
 
 /// `ordo ls`.
 #[derive(Args, Debug)]
@@ -29,15 +52,7 @@ pub struct Ls {
     #[arg(default_value = "/")]
     pub path: OsString,
     #[command(flatten)]
-    pub metadata: MetadataPath,
-    #[command(flatten)]
-    pub part: PartitionChoice,
-    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
-    /// keeps (mkfs --meta-copy): as of the last checkpoint.
-    #[arg(long, conflicts_with = "meta_device")]
-    pub salvage: bool,
-    #[command(flatten)]
-    pub rescue: RescueChoice,
+    pub reading: ReadChoice,
     /// List removed names that were not overwritten, each with its inode and what is left of that;
     /// with -R also files whose directory is lost. Only UFS.
     #[arg(long, conflicts_with_all = ["inode", "long"])]
@@ -73,15 +88,7 @@ pub struct Cat {
     #[arg(long, value_name = "N", conflicts_with = "paths")]
     pub inode: Option<u64>,
     #[command(flatten)]
-    pub metadata: MetadataPath,
-    #[command(flatten)]
-    pub part: PartitionChoice,
-    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
-    /// keeps (mkfs --meta-copy): as of the last checkpoint.
-    #[arg(long, conflicts_with = "meta_device")]
-    pub salvage: bool,
-    #[command(flatten)]
-    pub rescue: RescueChoice,
+    pub reading: ReadChoice,
 }
 
 /// `ordo cp`.
@@ -201,15 +208,7 @@ pub struct Export {
     #[arg(long, default_value = "/", value_name = "PATH")]
     pub from: String,
     #[command(flatten)]
-    pub metadata: MetadataPath,
-    #[command(flatten)]
-    pub part: PartitionChoice,
-    /// Read a DualFS without its metadata device, by the copy of the metadata that its data device
-    /// keeps (mkfs --meta-copy): as of the last checkpoint.
-    #[arg(long, conflicts_with = "meta_device")]
-    pub salvage: bool,
-    #[command(flatten)]
-    pub rescue: RescueChoice,
+    pub reading: ReadChoice,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,

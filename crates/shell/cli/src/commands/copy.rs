@@ -321,9 +321,8 @@ async fn count<F: FileSystem>(fs: &F, what: &Attr) -> Result<Totals> {
 
 pub fn export(args: &Export) -> Result<ExitCode> {
     let done = real_time(async |rt| {
-        let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
-        let named = named.salvaged(args.salvage);
-        let reader = Reader::open(&rt, named, &args.rescue).await?;
+        let named = args.reading.of(&args.image);
+        let reader = Reader::open(&rt, named, &args.reading.rescue).await?;
         let fs = reader.fs();
         let from = path::lookup(fs, args.from.as_bytes()).await?;
         if from.file_type != FileType::Directory {
@@ -340,7 +339,8 @@ pub fn export(args: &Export) -> Result<ExitCode> {
         std::fs::create_dir_all(&args.dir).with_context(|| args.dir.display().to_string())?;
         let host = HostDir::open(&args.dir)?;
         bar.begin("export", &args.image.display().to_string(), totals.entries);
-        let options = CopyOptions { past_damage: args.rescue.rescue, ..CopyOptions::default() };
+        let options =
+            CopyOptions { past_damage: args.reading.rescue.rescue, ..CopyOptions::default() };
         let to = (&host, host.root());
         let copied = copy_tree((fs, from.ino), to, &options, (&bar, &totals)).await;
         bar.finish();

@@ -12,7 +12,6 @@ use ordo_vfs::{AnyFs, Attr, Cookie, FileSystem, FileType, FsError, Ino, name, pa
 use super::deleted;
 use crate::args::{Cat, Ls, RescueChoice};
 use crate::image::real_time;
-use crate::pair::NamedImage;
 use crate::reading::{Reader, advised};
 use crate::text::{date, mode, put, type_name};
 
@@ -121,10 +120,9 @@ fn hex(name: &[u8]) -> Option<String> {
 
 pub fn ls(args: &Ls) -> Result<ExitCode> {
     real_time(async |rt| {
-        let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
-        let named = named.salvaged(args.salvage);
-        let past_damage = args.rescue.rescue || args.deleted || args.inode.is_some();
-        let choice = RescueChoice { rescue: past_damage, ..args.rescue.clone() };
+        let named = args.reading.of(&args.image);
+        let past_damage = args.reading.rescue.rescue || args.deleted || args.inode.is_some();
+        let choice = RescueChoice { rescue: past_damage, ..args.reading.rescue.clone() };
         let reader = Reader::open(&rt, named, &choice).await?;
         let listed = list(args, &reader).await;
         listed.map_err(|e| if reader.goes_on() { e } else { advised(e) })?;
@@ -198,10 +196,9 @@ async fn names(fs: &AnyFs, dir: &Attr) -> Result<Vec<Vec<u8>>, FsError> {
 
 pub fn cat(args: &Cat) -> Result<ExitCode> {
     real_time(async |rt| {
-        let named = NamedImage::new(&args.image).with(&args.metadata).at(&args.part);
-        let named = named.salvaged(args.salvage);
-        let past_damage = args.rescue.rescue || args.inode.is_some();
-        let choice = RescueChoice { rescue: past_damage, ..args.rescue.clone() };
+        let named = args.reading.of(&args.image);
+        let past_damage = args.reading.rescue.rescue || args.inode.is_some();
+        let choice = RescueChoice { rescue: past_damage, ..args.reading.rescue.clone() };
         let reader = Reader::open(&rt, named, &choice).await?;
         let printed = print_all(args, &reader).await;
         printed.map_err(|e| if reader.goes_on() { e } else { advised(e) })?;
